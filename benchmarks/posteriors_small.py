@@ -3,7 +3,7 @@
 Real tables with few training rows, one network with 16 hidden units and one Gaussian prior for all methods.
 The design was written down before the runs: lab/docs/designs.md, "Posteriors of small networks".
 
-    python benchmarks/posteriors_small.py --out runs.jsonl [--data wine] [--seeds 500] [--smoke]
+    python benchmarks/posteriors_small.py --out runs.jsonl [--data wine] [--seeds 500]
 
 Each split is one line of the file; lines that it holds are not repeated. The tables of all lines are printed.
 """
@@ -32,13 +32,14 @@ PRIOR_STDS: Final = (0.2, 0.5, 1.0, 2.0)
 SCALES: Final = [2 ** (k / 2) for k in range(-8, 9)]
 STEP_SIZES: Final = (0.04, 0.02, 0.01, 0.005)
 CHAINS: Final = 4
-TABLES: Final[dict[str, tuple[Callable[[], Any], int, float, float]]] = {
-    "breast cancer": (lambda: sets.load_breast_cancer(return_X_y=True), 100, 0.95, 0.85),
-    "wine": (lambda: sets.load_wine(return_X_y=True), 50, 0.95, 0.85),
-    "digits": (lambda: sets.load_digits(return_X_y=True), 300, 0.95, 0.85),
-    "iris": (lambda: sets.load_iris(return_X_y=True), 50, 0.95, 0.85),
+RIGHT, WRONG = 0.95, 0.85
+TABLES: Final[dict[str, tuple[Callable[..., Any], int]]] = {
+    "breast cancer": (sets.load_breast_cancer, 100),
+    "wine": (sets.load_wine, 50),
+    "digits": (sets.load_digits, 300),
+    "iris": (sets.load_iris, 50),
 }
-"""Rows and labels, number of training rows, the stated accuracy, and a second one that is meant to be wrong."""
+"""Tables and their numbers of training rows."""
 PILOT: Final = "iris"
 
 Part = tuple[Tensor, Tensor]
@@ -47,9 +48,9 @@ Part = tuple[Tensor, Tensor]
 class Split:
     """One split of a table: training rows, and two halves of the others, to validate (or unlabelled) and to test."""
 
-    def __init__(self, name: str, seed: int, *, smoke: bool) -> None:
-        load, count, self.right, self.wrong = TABLES[name]
-        X, y = load()
+    def __init__(self, name: str, seed: int) -> None:
+        load, count = TABLES[name]
+        X, y = load(return_X_y=True)
         X, rest, labels, others = train_test_split(X, y, train_size=count, stratify=y, random_state=seed)
         halves = train_test_split(rest, others, test_size=0.5, stratify=others, random_state=seed)
         std = X.std(0)
@@ -60,23 +61,19 @@ class Split:
 
         self.train, self.val, self.test = part(X, labels), part(halves[0], halves[2]), part(halves[1], halves[3])
         self.count, self.classes, self.seed = count, int(y.max()) + 1, seed
-        self.shorter = 20 if smoke else 1
-
-    def steps(self, count: int) -> int:
-        return count // self.shorter
 
     def summary(self, accuracy: float) -> selbo.SummaryLikelihood:
         partition = selbo.ConfidenceBins([0.6, 0.7, 0.8, 0.9], num_classes=self.classes)
         belief = selbo.expect(accuracy, num_classes=self.classes)
         return selbo.SummaryLikelihood(partition, belief, concentration=float(self.count))
 
-    def network(self, seed: int = 0) -> selbo.models.MLP:
-        generator = torch.Generator().manual_seed(100 * self.seed + seed)
+    def network(self) -> selbo.models.MLP:
+        generator = torch.Generator().manual_seed(100 * self.seed)
         return selbo.models.MLP((self.train[0].shape[1], HIDDEN, self.classes), generator=generator)
 
     def fit(self, model: Any, objective: Any, steps: int, **settings: Any) -> None:
         settings = {"batch_size": self.count, "schedule": "cosine", "callbacks": (), "seed": self.seed} | settings
-        selbo.fit(model, objective, self.train, steps=self.steps(steps), **settings)
+        selbo.fit(model, objective, self.train, steps=steps, **settings)
 
 
 def outputs(weights: Tensor, inputs: Tensor, classes: int) -> Tensor:
@@ -108,7 +105,7 @@ def hmc(split: Split, summary: selbo.SummaryLikelihood | None) -> tuple[Tensor, 
 
     def sample(count: int, step: float, leapfrog: int) -> selbo.posteriors.HMCSamples:
         return selbo.hmc(
-            log_posterior, state, num_samples=max(2, split.steps(count)), step_size=step, leapfrog_steps=leapfrog,
+            log_posterior, state, num_samples=count, step_size=step, leapfrog_steps=leapfrog,
             burn_in=0, generator=generator,
         )  # fmt: skip
 
@@ -135,12 +132,9 @@ def r_hat(values: Tensor) -> Tensor:
 def sampler(split: Split, kind: Any, summary: selbo.SummaryLikelihood | None, **settings: Any) -> Posterior:
     """Samples of 2400 full-batch steps: 60 in six cycles; without cycles the last 90 of 120."""
     network, (inputs, labels) = split.network(), split.train
-    optimizer = kind(
-        network.parameters(), num_data=split.count, prior_std=PRIOR_STD, seed=split.seed,
-        **settings,
-    )  # fmt: skip
-    samples, steps, cyclic = selbo.SampleSet(network), split.steps(2400), "cycle_steps" in settings
-    for step in range(steps):
+    optimizer = kind(network.parameters(), num_data=split.count, prior_std=PRIOR_STD, seed=split.seed, **settings)
+    samples, cyclic = selbo.SampleSet(network), "cycle_steps" in settings
+    for step in range(2400):
         optimizer.zero_grad()
         logits = network(inputs)
         loss = cross_entropy(logits, labels)
@@ -148,8 +142,8 @@ def sampler(split: Split, kind: Any, summary: selbo.SummaryLikelihood | None, **
             loss = loss - summary(logits.log_softmax(-1)) / split.count
         loss.backward()
         optimizer.step()
-        if cyclic or step >= steps // 4:
-            samples.collect(optimizer, every=max(1, split.steps(20)))
+        if cyclic or step >= 600:
+            samples.collect(optimizer, every=20)
     return samples
 
 
@@ -177,7 +171,7 @@ def posteriors(split: Split, summary: selbo.SummaryLikelihood | None) -> dict[st
     sgd = selbo.training.Optimizer("sgd", weight_decay=decay)
     split.fit(
         averaged, objective, 300, optimizer=sgd, learning_rate=0.05, schedule="constant", batch_size=25,
-        callbacks=[swag.collect], log_every=max(1, split.steps(10)),
+        callbacks=[swag.collect], log_every=10,
     )  # fmt: skip
     bnn = selbo.to_bayesian(split.network(), prior_std=PRIOR_STD, init_std=0.05)
     elbo = selbo.ELBO(count) if summary is None else selbo.SummaryELBO(summary, count)
@@ -193,8 +187,7 @@ def posteriors(split: Split, summary: selbo.SummaryLikelihood | None) -> dict[st
     split.fit(natural, objective, 800, learning_rate=0.1)
     for rate in (0.1, 0.01):
         found[f"SGHMC, rate {rate:g}"] = sampler(split, selbo.SGHMC, summary, lr=rate)
-    cycles = {"cycle_steps": split.steps(400), "sampling_fraction": 0.5}
-    found["SGLD, cycles"] = sampler(split, selbo.SGLD, summary, **cycles)
+    found["SGLD, cycles"] = sampler(split, selbo.SGLD, summary, cycle_steps=400, sampling_fraction=0.5)
     return found
 
 
@@ -213,15 +206,15 @@ def nll(found: Tensor, part: Part, count: int | None = None) -> float:
     return float(-found[torch.arange(len(found)), part[1]][:count].mean())
 
 
-def choose(split: Split, at: Callable[[float, Tensor], Tensor], candidates: Sequence[float], search: Any, start: float):
+def choose(
+    split: Split, at: Callable[[float, Tensor], Tensor], candidates: Sequence[float], search: Any, start: float
+) -> Any:
     """Test NLL at the value that is not chosen, and at those chosen on 20, 100 and all labels, or by two beliefs."""
     on_val = {value: at(value, split.val[0]) for value in candidates}
     values = {"start": start}
     for name, count in (("20 labels", 20), ("100 labels", 100), ("all labels", None)):
         values[name] = min(on_val, key=lambda value: nll(on_val[value], split.val, count))
-    values["belief"], values["wrong belief"] = (
-        search(split.summary(each)).value for each in (split.right, split.wrong)
-    )
+    values["belief"], values["wrong belief"] = (search(split.summary(each)).value for each in (RIGHT, WRONG))
     return {name: {"value": value, "nll": nll(at(value, split.test[0]), split.test)} for name, value in values.items()}
 
 
@@ -250,10 +243,10 @@ def choices(split: Split, trained: dict[str, Posterior]) -> dict[str, Any]:
     return found
 
 
-def measure(name: str, seed: int, *, smoke: bool) -> dict[str, Any]:
-    split, begin = Split(name, seed, smoke=smoke), time.process_time()
+def measure(name: str, seed: int) -> dict[str, Any]:
+    split, begin = Split(name, seed), time.process_time()
     record: dict[str, Any] = {"data": name, "seed": seed, "hmc": {}, "methods": {}, "weights": {}}
-    for words, summary in (("without", None), ("with", split.summary(split.right))):
+    for words, summary in (("without", None), ("with", split.summary(RIGHT))):
         samples, info = hmc(split, summary)
         on_val, on_test = (
             outputs(samples.flatten(0, 1), part[0], split.classes).log_softmax(-1) for part in (split.val, split.test)
@@ -275,7 +268,7 @@ def measure(name: str, seed: int, *, smoke: bool) -> dict[str, Any]:
                 members[each] = tuple(trained[each].log_probs(part[0]) for part in (split.val, split.test))
             for each, (val, test) in members.items():
                 equal = test.logsumexp(0) - torch.tensor(float(len(test))).log()
-                for belief, accuracy in (("belief", split.right), ("wrong belief", split.wrong)):
+                for belief, accuracy in (("belief", RIGHT), ("wrong belief", WRONG)):
                     weights = selbo.belief_weights(val, split.summary(accuracy))
                     after, before = scores(weights(test), split.test), scores(equal, split.test)
                     changes = {metric: after[metric] - before[metric] for metric in after}
@@ -293,104 +286,84 @@ def distance(probs: Tensor, others: Tensor) -> float:
 Records = list[dict[str, Any]]
 
 
-def by_seed(records: Records, value: Callable[[dict[str, Any]], float]) -> list[float]:
-    """For each seed, the mean over tables."""
-    seeds = sorted({record["seed"] for record in records})
-    return [mean(value(record) for record in records if record["seed"] == seed) for seed in seeds]
+def at(record: dict[str, Any], path: str) -> float:
+    """A number of a record, such as ``methods/with/HMC/nll``."""
+    found: Any = record
+    for each in path.split("/"):
+        found = found[each]
+    return float(found)
 
 
-def mean(values: Any) -> float:
-    values = list(values)
+def mean(records: Records, path: str, less: str | None = None) -> float:
+    values = [at(record, path) - (0 if less is None else at(record, less)) for record in records]
     return sum(values) / len(values)
 
 
-def interval(records: Records, value: Callable[[dict[str, Any]], float], factor: float = 1.0, digits: int = 3) -> str:
-    """Mean and 95 % interval over seeds of a difference that is averaged over tables."""
-    found = difference_of([factor * each for each in by_seed(records, value)], seeds=1)
+def interval(records: Records, path: str, less: str | None = None, *, factor: float = 1, digits: int = 3) -> str:
+    """Mean over tables and seeds, with the 95 % interval of the means over tables of each seed."""
+    seeds = sorted({record["seed"] for record in records})
+    means = [factor * mean([record for record in records if record["seed"] == seed], path, less) for seed in seeds]
+    found = difference_of(means, seeds=len(seeds))
     ends = "" if found.low is None else f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
     return f"{found.mean:+.{digits}f}{ends}"
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    print("\n| " + " | ".join(heads) + " |\n|---|" + "---:|" * (len(heads) - 1))
+def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print(f"\n{title}\n\n| {' | '.join(heads)} |\n|---|{'---:|' * (len(heads) - 1)}")
     for row in rows:
-        print("| " + " | ".join(row) + " |")
+        print(f"| {' | '.join(row)} |")
 
 
 def print_tables(records: Records) -> None:
     names = [name for name in TABLES if any(record["data"] == name for record in records)]
     of = {name: [record for record in records if record["data"] == name] for name in names}
-    first = records[0]
-    rows = []
-    for name in names:
-        for words in ("without", "with"):
-            infos = [record["hmc"][words] for record in of[name]]
-            steps = sorted({info["step"] for info in infos})
-            cells = [f"{steps[0]:g}" if len(steps) == 1 else f"{steps[0]:g} to {steps[-1]:g}"]
-            cells += [f"{mean(info['acceptance'] for info in infos):.2f}"]
-            cells += [f"{max(info[key] for info in infos):.3f}" for key in ("r_hat", "r_hat_95")]
-            rows.append([name, words, *cells, f"{mean(info['between'] for info in infos):.3f}"])
-    heads = "table", "summary", "step size", "acceptance", "R-hat, median", "R-hat, 95 %", "distance between chains"
-    table(heads, rows)
+    first, points = records[0], {"factor": 100, "digits": 1}
+    rows = [
+        [name, words]
+        + [
+            f"{mean(of[name], f'hmc/{words}/{key}'):.3f}"
+            for key in ("step", "acceptance", "r_hat", "r_hat_95", "between")
+        ]
+        for name in names
+        for words in ("without", "with")
+    ]
+    heads = ["table", "summary", "step size", "acceptance", "R-hat, median", "R-hat, 95 %", "between chains"]
+    print_table("HMC, means over seeds", heads, rows)
     for words in ("without", "with"):
-        print(f"\n{words} the summary")
         rows = []
-        for each in first["methods"][words]:
-
-            def get(record: Any, metric: str, each: str = each, words: str = words) -> float:
-                return record["methods"][words][each][metric]  # type: ignore[no-any-return]
-
-            row = [each, *(f"{mean(get(record, 'tv') for record in of[name]):.3f}" for name in names)]
-            row += [f"{mean(by_seed(records, lambda record: get(record, 'tv'))):.3f}"]
-            for metric, factor, digits in (("nll", 1, 3), ("ece", 100, 1), ("accuracy", 100, 1)):
-                row.append(f"{factor * mean(by_seed(records, lambda record: get(record, metric))):.{digits}f}")
-                if metric == "nll":
-                    row.append(interval(records, lambda record: get(record, "nll") - get(record, "nll", "HMC")))
-            rows.append(row)
-        table(["method", *names, "mean", "NLL", "NLL less HMC", "ECE, %", "accuracy, %"], rows)
-    print("\nwith the summary less without")
+        for path in (f"methods/{words}/{each}" for each in first["methods"][words]):
+            row = [path.split("/")[-1], *(f"{mean(of[name], f'{path}/tv'):.3f}" for name in names)]
+            row += [f"{mean(records, f'{path}/tv'):.3f}", f"{mean(records, f'{path}/nll'):.3f}"]
+            row += [interval(records, f"{path}/nll", f"methods/{words}/HMC/nll")]
+            rows.append([*row, *(f"{100 * mean(records, f'{path}/{each}'):.1f}" for each in ("ece", "accuracy"))])
+        heads = ["method", *names, "mean distance", "NLL", "NLL less HMC", "ECE, %", "accuracy, %"]
+        print_table(f"Distance to HMC, {words} the summary", heads, rows)
     rows = []
     for each in first["methods"]["with"]:
-
-        def change(record: Any, metric: str = "nll", each: str = each) -> float:
-            return record["methods"]["with"][each][metric] - record["methods"]["without"][each][metric]  # type: ignore[no-any-return]
-
-        row = [each, *(f"{mean(map(change, of[name])):+.3f}" for name in names), interval(records, change)]
-        rows.append([*row, interval(records, lambda record: change(record, "ece"), 100, 1)])
-    table(["method", *names, "NLL", "ECE, points"], rows)
-    print("\nweights by a belief less equal weights")
+        after, before = (f"methods/{words}/{each}" for words in ("with", "without"))
+        row = [each, *(f"{mean(of[name], f'{after}/nll', f'{before}/nll'):+.3f}" for name in names)]
+        row += [interval(records, f"{after}/nll", f"{before}/nll")]
+        rows.append([*row, interval(records, f"{after}/ece", f"{before}/ece", **points)])
+    print_table("With the summary less without", ["method", *names, "NLL", "ECE, points"], rows)
     rows = []
     for each, beliefs in first["weights"].items():
-        for belief in beliefs:
-
-            def weighed(record: Any, metric: str = "nll", each: str = each, belief: str = belief) -> float:
-                return record["weights"][each][belief][metric]  # type: ignore[no-any-return]
-
-            row = [
-                each,
-                belief,
-                *(f"{mean(map(weighed, of[name])):+.3f}" for name in names),
-                interval(records, weighed),
-            ]
-            row.append(interval(records, lambda record: weighed(record, "ece"), 100, 1))
-            sizes = [weighed(record, "effective") for record in records]
-            rows.append([*row, f"{min(sizes):.1f} to {max(sizes):.1f} of {weighed(first, 'samples')}"])
-    table(["samples", "statement", *names, "NLL", "ECE, points", "effective samples"], rows)
-    print("\nvalues chosen, test NLL")
-    rows, second = [], []
+        for path in (f"weights/{each}/{belief}" for belief in beliefs):
+            row = [each, path.split("/")[-1], *(f"{mean(of[name], f'{path}/nll'):+.3f}" for name in names)]
+            row += [interval(records, f"{path}/nll"), interval(records, f"{path}/ece", **points)]
+            sizes = [f"{mean(of[name], f'{path}/effective'):.0f}" for name in names]
+            rows.append([*row, f"{', '.join(sizes)} of {at(first, f'{path}/samples'):.0f}"])
+    heads = ["samples", "statement", *names, "NLL", "ECE, points", "effective samples"]
+    print_table("Weights by a belief less equal weights, NLL", heads, rows)
+    rows, differences = [], []
     for each, chosen in first["choices"].items():
-
-        def at(record: Any, how: str, each: str = each) -> float:
-            return record["choices"][each][how]["nll"]  # type: ignore[no-any-return]
-
-        rows.append([each, *(f"{mean(by_seed(records, lambda record: at(record, how))):.3f}" for how in chosen)])
+        paths = {how: f"choices/{each}/{how}/nll" for how in chosen}
+        rows.append([each, *(f"{mean(records, path):.3f}" for path in paths.values())])
         for belief in ("belief", "wrong belief"):
-            row = [each, belief]
-            for other in ("start", "20 labels", "100 labels", "all labels"):
-                row.append(interval(records, lambda record: at(record, belief) - at(record, other)))
-            second.append(row)
-    table(["posterior", *first["choices"]["mean field"]], rows)
-    table(["posterior", "statement", "less start", "less 20 labels", "less 100 labels", "less all labels"], second)
+            others = ("start", "20 labels", "100 labels", "all labels")
+            differences.append([each, belief, *(interval(records, paths[belief], paths[other]) for other in others)])
+    print_table("Test NLL at the chosen value", ["posterior", *chosen], rows)
+    heads = ["posterior", "statement", "less start", "less 20 labels", "less 100 labels", "less all labels"]
+    print_table("Differences of these", heads, differences)
 
 
 def main() -> None:
@@ -398,7 +371,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file of JSON lines; splits that it holds are not repeated")
     parser.add_argument("--data", nargs="*", default=[each for each in TABLES if each != PILOT], choices=list(TABLES))
     parser.add_argument("--seeds", nargs="*", type=int, default=[500, 501, 502, 503, 504])
-    parser.add_argument("--smoke", action="store_true", help="a twentieth of the steps, to test the script")
     options = parser.parse_args()
     lines = options.out.read_text().splitlines() if options.out is not None and options.out.exists() else []
     records = [json.loads(line) for line in lines]
@@ -407,7 +379,7 @@ def main() -> None:
         for name in options.data:
             if (name, seed) in known:
                 continue
-            records.append(measure(name, seed, smoke=options.smoke))
+            records.append(measure(name, seed))
             if options.out is not None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(records[-1]) + "\n")
