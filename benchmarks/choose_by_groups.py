@@ -87,10 +87,9 @@ def main() -> None:
     torch.set_num_threads(1)
     study = runner.study_of("groups")
     left_out = {"voters-official-16"}  # the case voters-official, with another concentration
-    made = describe_run("cpu")
-    content = (
-        json.loads(options.out.read_text("utf-8")) if options.out.exists() else {"made_by": vars(made), "runs": []}
-    )
+    content: dict[str, Any] = {"made_by": vars(describe_run("cpu")), "runs": []}
+    if options.out.exists():
+        content = json.loads(options.out.read_text("utf-8"))
     done = {(each["case"], each["method"]) for each in content["runs"]}
     for variant in study.variants:
         if variant.name in left_out or (options.cases and variant.name not in options.cases):
@@ -98,7 +97,7 @@ def main() -> None:
         for method in METHODS:
             if (variant.name, method) not in done:
                 content["runs"].append(measure(study, variant, method))
-                options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                options.out.write_text(json.dumps(content) + "\n", encoding="utf-8")
                 print(variant.name, method, flush=True)
 
 
