@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 
 import selbo
 from selbo.posteriors import SWAG, Ensemble, LastLayerLaplace, NaturalGradientPosterior, Posterior, as_posterior
-from selbo.report.differences import difference_of
+from selbo.report.differences import compute_difference
 
 HIDDEN: Final = 16
 PRIOR_STD: Final = 1.0
@@ -303,7 +303,7 @@ def interval(records: Records, path: str, less: str | None = None, *, factor: fl
     """Mean over tables and seeds, with the 95 % interval of the means over tables of each seed."""
     seeds = sorted({record["seed"] for record in records})
     means = [factor * mean([record for record in records if record["seed"] == seed], path, less) for seed in seeds]
-    found = difference_of(means, seeds=len(seeds))
+    found = compute_difference(means, seeds=len(seeds))
     ends = "" if found.low is None else f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
     return f"{found.mean:+.{digits}f}{ends}"
 

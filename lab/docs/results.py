@@ -10,6 +10,7 @@ is committed. GitHub shows a README as it is, so there what a call gives stands 
 from __future__ import annotations
 
 import hashlib
+import json
 import multiprocessing
 import re
 import shutil
@@ -24,6 +25,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 from scipy.stats import ttest_rel
 
 from selbo.plots import save_figure
@@ -32,8 +34,8 @@ from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.columns import MetricColumn
-from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
-from selbo_lab.report.ranks import group_ranks
+from selbo_lab.report.overview import differences, find_cases, tables_over_cases, tracks_with_cases
+from selbo_lab.report.ranks import bootstrap_interval, group_ranks
 from selbo_lab.report.study_data import sort_corruptions
 from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, stated_exactly
@@ -50,6 +52,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 RESULTS = ROOT / "lab" / "results"
 READMES = (ROOT / "README.md", RESULTS / "README.md")
+CHOICES = ROOT / "benchmarks" / "results" / "choose_by_groups.json"
 CACHE = ROOT / ".cache" / "figures"
 PICTURES = ("scores", "independent", "sweep", "corruption", "recall")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
@@ -76,6 +79,13 @@ OF_A_SUMMARY = (
     *("summary_inputs", "summary_warmup"),
 )
 """Settings that do nothing where there is no belief."""
+
+SETTINGS = {
+    "weight_decay": "precision",
+    "accuracy_concentration": "concentration of the accuracy",
+    "vat_weight": "weight of the consistency",
+}
+"""Names of the settings of methods for groups."""
 
 WITHOUT_SUMMARY = ("elbo", "label_smoothing", "evidential")
 """Objectives that look at no belief."""
@@ -193,6 +203,96 @@ def ranks_among(study: str, methods: str) -> str:
     made = group_ranks(gathered(study), "selbo", methods.split(","))
     assert made is not None, f"{study} is not about groups"
     return markdown(made)
+
+
+def ahead_of(study: str, one: str, other: str) -> str:
+    """In how many cases of a study a method has the lower NLL, and the higher one: ``ahead in 9 and behind in 2``."""
+    cases, column = find_cases(gathered(study), "selbo")
+    gaps = [each.mean or 0.0 for each in differences(cases, one, other, column) if each.clear]
+    return f"ahead in {sum(gap < 0 for gap in gaps)} and behind in {sum(gap > 0 for gap in gaps)} of {len(cases)}"
+
+
+def stated_and_reached(study: str, method: str) -> str:
+    """How the ECE follows the distance between the stated and the reached accuracy, over the cases of a study."""
+    cases, _ = find_cases(gathered(study), "selbo")
+    means = [
+        [fmean(run.conditions[CLEAN].metrics[name] or 0.0 for run in case.method(method).there) for case in cases]
+        for name in ("accuracy", "ece")
+    ]
+    gaps = np.array([case.data.group_accuracy for case in cases]) - means[0]
+    found = short(float(np.corrcoef(np.abs(gaps), means[1])[0, 1]), 2, sign=False)
+    return f"correlation {found}; {(gaps > 0).sum()} of {len(cases)} are overconfident"
+
+
+def ranks_with_labels(methods: str) -> str:
+    """Mean ranks of some methods over the cases of `groups` and `groups-labels`, where their names have a prefix."""
+    alone, few = gathered("groups"), gathered("groups-labels")
+    renamed = [
+        replace(case, methods=tuple(replace(each, name=each.name.removeprefix("labels-")) for each in case.methods))
+        for case in few.comparisons
+    ]
+    both = replace(alone, title=f"{alone.title}, and a few labels", comparisons=(*alone.comparisons, *renamed))
+    made = group_ranks(both, "selbo", methods.split(","))
+    assert made is not None
+    return markdown(made)
+
+
+def ends_of_grids(study: str) -> str:
+    """In how many cases each method of a study chose the smallest and the largest value of a setting."""
+    lines = [
+        "| method | setting | values | cases | smallest chosen | largest chosen |",
+        "| :--- | :--- | ---: | ---: | ---: | ---: |",
+    ]
+    cases = gathered(study).comparisons
+    for method in cases[0].methods:
+        if method.chosen_with:  # its settings are those of another row
+            continue
+        for name in method.chosen:
+            values = sorted({each.settings[name] for each in method.tried})
+            chosen = [case.method(method.name).chosen[name] for case in cases]
+            cells = (method.title, SETTINGS[name], len(values), len(cases))
+            ends = [f"{chosen.count(end)} ({end:g})" for end in (values[0], values[-1])]
+            lines.append(f"| {' | '.join(map(str, (*cells, *ends)))} |")
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def choices() -> dict[str, list[tuple[str, dict[str, float]]]]:
+    """By method, the title of each case and the mean test NLL of each way to choose settings for it."""
+    cases = {each.variant: each for each in gathered("groups").comparisons}
+    found: dict[str, list[tuple[str, dict[str, float]]]] = {}
+    for each in json.loads(CHOICES.read_text(encoding="utf-8"))["runs"]:
+        case, test = cases[each["case"]], [fmean(seeds) for seeds in each["test_nll"]]
+        nll = {"held-out groups": test[each["precisions"].index(case.method(each["method"]).chosen["weight_decay"])]}
+        for labels, shares in each["chosen_by_labels"].items():
+            nll[f"{labels} labels"] = sum(a * b for a, b in zip(shares, test, strict=True))
+        nll |= {"best setting": min(test), "mean of the settings": fmean(test)}
+        found.setdefault(each["method"], []).append((case.title, nll))
+    return found
+
+
+def choice_by_groups(*, by_case: bool = False) -> str:
+    """Mean test NLL of settings that held-out groups or labels of their rows choose, over cases or for each case."""
+    titles = gathered("groups").comparisons[0].titles
+    heads = ("held-out groups", "200 labels", "1000 labels", "all labels", "best setting", "mean of the settings")
+    first = "case | method" if by_case else "method"
+    lines = [f"| {first} | {' | '.join(heads)} |", "|" + " :--- |" * (1 + by_case) + " ---: |" * len(heads)]
+    rows: list[tuple[str, list[dict[str, float]]]] = []
+    for method, found in choices().items():
+        if by_case:
+            rows += [(f"{case} | {titles[method]}", [nll]) for case, nll in found]
+        else:
+            rows.append((titles[method], [nll for _, nll in found]))
+    for title, all_nll in sorted(rows, key=lambda row: row[0]) if by_case else rows:
+        lines.append(f"| {title} | {' | '.join(f'{fmean(each[head] for each in all_nll):.3f}' for head in heads)} |")
+    return "\n".join(lines) + "\n"
+
+
+def choice_loss(method: str, other: str) -> str:
+    """Test NLL of the choice by held-out groups less that of another choice: its mean and interval over cases."""
+    gaps = np.array([nll["held-out groups"] - nll[other] for _, nll in choices()[method]])
+    mean, low, high = (short(each, 3) for each in (float(gaps.mean()), *bootstrap_interval(gaps)))
+    return f"{mean} ({low} to {high})"
 
 
 def difference(
@@ -794,6 +894,7 @@ CALLS = {
             count,
             at_use,
         ),
+        *(ranks_with_labels, ahead_of, stated_and_reached, ends_of_grids, choice_by_groups, choice_loss),
         *(
             right_at_use,
             frozen,

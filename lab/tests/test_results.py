@@ -287,6 +287,25 @@ def test_a_statement_is_compared_with_labels_on_every_test_set(monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("known")
+def test_choices_of_settings_are_weighted_by_their_shares(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole = results.gathered("a")
+    case = whole.comparisons[0]
+    chosen = replace(case.methods[0], chosen={"weight_decay": 3.0})
+    whole = replace(whole, comparisons=(replace(case, methods=(chosen, case.methods[1])),))
+    by_labels = {"all": [1.0, 0.0], "200": [0.5, 0.5]}
+    run = {"case": "v", "method": chosen.name, "precisions": [1.0, 3.0], "test_nll": [[0.2, 0.4], [0.5, 0.7]]}
+    stored = tmp_path / "choices.json"
+    stored.write_text(json.dumps({"runs": [run | {"chosen_by_labels": by_labels}]}), encoding="utf-8")
+    monkeypatch.setattr(results, "gathered", {"groups": whole}.__getitem__)
+    monkeypatch.setattr(results, "CHOICES", stored)
+    results.choices.cache_clear()
+    (found,) = results.choices()[chosen.name]
+    results.choices.cache_clear()
+    expected = {"held-out groups": 0.6, "all labels": 0.3, "200 labels": 0.45, "best setting": 0.3}
+    assert found == (case.title, pytest.approx(expected | {"mean of the settings": 0.45}))
+
+
+@pytest.mark.usefixtures("known")
 def test_a_difference_with_runs_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = results.gathered("a")
     case = whole.comparisons[0]

@@ -28,8 +28,8 @@ STUDY_METHODS: Final = (
         *(
             "none labels network",
             "elbo-known natural labels-prior fixed-precision pool-prior",
-            "elbo-em elbo-em-bcts narrow exact-trained pool-prior-low-5",
-            "elbo-bbse prior-0.02 wide natural-pair pool-prior-high-5",
+            "elbo-em elbo-em-bcts narrow exact-trained pool-prior-low-5 labels-wide",
+            "elbo-bbse prior-0.02 wide natural-pair pool-prior-high-5 labels-prior-wide",
             "prior-0.05 prior-0.2 pool-prior-high-10",
             "prior-0.1",
         ),
@@ -39,7 +39,7 @@ STUDY_METHODS: Final = (
     (
         *(
             "isotonic-1000 easy-llp forest-calibrated forest-prior",
-            "self-training bcts-1000 forest-prior-low-5 forest-tuned",
+            "self-training bcts-1000 forest-prior-low-5 forest-tuned easy-llp-wide",
             "logistic-self-training forest-prior-high-5",
             "steep fractions+0.1 forest-prior-high-10",
             "published-histogram",
@@ -50,7 +50,7 @@ STUDY_METHODS: Final = (
     (
         *(
             "mean-map logistic logistic-prior",
-            "entropy logistic-cv logistic-prior-low-5",
+            "entropy logistic-cv logistic-prior-low-5 mean-map-wide",
             "published-belief accuracy-0.1 logistic-prior-high-5 logistic-tuned",
             "empirical both-low-5 accuracy-0.05 logistic-prior-high-10",
             "low both-high-5 accuracy+0.05",
@@ -61,7 +61,7 @@ STUDY_METHODS: Final = (
     (
         *(
             "deep-ensemble batch llp-vat constant",
-            "label-spreading constant-low-5",
+            "label-spreading constant-low-5 llp-vat-wide",
             "draws-1 alpha-0.003 alpha-100 constant-high-5",
             "draws-4 alpha-0.01 alpha-500 constant-high-10",
         ),
@@ -84,11 +84,12 @@ STUDY_METHODS: Final = (
     (
         *(
             "proportion labels-proportion trees-stopped logistic-0.1-prior",
-            "expectation sgd-summary proportion-exact logistic-0.1-prior-low-5 trees-tuned",
-            "multinomial warm-up expectation-shift logistic-0.1-prior-high-5",
-            "ema pretrained expectation-bayes logistic-0.1-prior-high-10",
+            "expectation sgd-summary proportion-exact logistic-0.1-prior-low-5 trees-tuned labels-proportion-exact",
+            "multinomial warm-up expectation-shift logistic-0.1-prior-high-5 proportion-exact-accuracy"
+            " labels-proportion-exact-accuracy",
+            "ema pretrained expectation-bayes logistic-0.1-prior-high-10 proportion-wide labels-proportion-wide",
         ),
-        *("val-inputs plain-fractions", "independent-5"),
+        *("val-inputs plain-fractions proportion-exact-wide", "independent-5 proportion-exact-accuracy-wide"),
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     (

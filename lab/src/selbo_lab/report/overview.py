@@ -6,7 +6,7 @@ from typing import Final
 from selbo.report import Difference, direction, mean_and_error, metric_label, signed
 from selbo_lab.report import studies
 from selbo_lab.report.columns import CORRUPTED, MetricColumn
-from selbo_lab.report.ranks import compute_ranks, group_ranks
+from selbo_lab.report.ranks import compute_ranks, counted_once, group_ranks
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
 from selbo_lab.report.table_outcomes import table_outcome
@@ -87,9 +87,9 @@ def find_cases(results: StudyResults, track: str) -> tuple[list[StudyComparison]
     """The comparisons of a track that have results, none if they are few, and the column to compare.
 
     That is the NLL in the target domain, or on the clean test set if there is only one domain. Cases that differ only
-    in what is stated about them count once, as stated exactly.
+    in what is stated about them count once: as stated exactly, or as in the first of them.
     """
-    cases = [each for each in results.of_track(track) if stated_exactly(each)]
+    cases = counted_once([each for each in results.of_track(track) if stated_exactly(each)])
     column = MetricColumn(USE if all(each.has_target_domain for each in cases) else CLEAN, "nll")
     cases = [each for each in cases if studies.measured(each, column)]
     return cases if len(cases) >= FEWEST else [], column

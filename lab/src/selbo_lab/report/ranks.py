@@ -1,6 +1,7 @@
 """Ranks of methods over several cases."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,23 @@ def compute_ranks(case: StudyComparison, column: MetricColumn, leave_out: Collec
     return dict(zip(whole, places.tolist(), strict=True))
 
 
+def counted_once(cases: Sequence[StudyComparison]) -> list[StudyComparison]:
+    """The cases without those that differ from an earlier one only in the stated precision of its fractions.
+
+    Methods that take no precision have the same results in both.
+    """
+    kept: list[StudyComparison] = []
+    for case in cases:
+        if not any(_same_but_for_precision(case, earlier) for earlier in kept):
+            kept.append(case)
+    return kept
+
+
+def _same_but_for_precision(case: StudyComparison, other: StudyComparison) -> bool:
+    ours, theirs = (replace(each.data, stated_deviation=0.0, stated_concentration=0.0) for each in (case, other))
+    return case.data != other.data and (ours, case.model) == (theirs, other.model)
+
+
 def group_ranks(results: StudyResults, track: str, among: Collection[str] = ()) -> StudyTable | None:
     """Mean ranks of methods for groups by NLL and ECE; None if the study is about something else.
 
@@ -41,7 +59,7 @@ def group_ranks(results: StudyResults, track: str, among: Collection[str] = ()) 
         track: Name of the track.
         among: Names of the methods to rank; all of them if empty.
     """
-    cases = [each for each in results.of_track(track) if each.data.groups and each.tested]
+    cases = counted_once([each for each in results.of_track(track) if each.data.groups and each.tested])
     if not cases:
         return None
     compared = [method for method in cases[0].methods if _is_ranked(method, among)]

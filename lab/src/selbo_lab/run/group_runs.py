@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -119,23 +119,26 @@ def held_out_nll(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> floa
     `GroupedSummary`), given the predictions for their members as they are reported, and of the labels among them that
     are known. It is the same for every method, except that fractions are exact with ``exact_counts``.
     """
+    total = 0.0
+    predictions = list(held_out_predictions(spec, case, device=device))
+    for rows, log_probs in predictions:
+        total += _nll_of_part(spec, case, rows, log_probs)
+    return total / len(torch.cat([case.groups[rows] for rows, _ in predictions]).unique())
+
+
+def held_out_predictions(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows of each part of the groups that is held out, and predictions for them without it: (R,), (R, K)."""
     parts, tried = (GROUP_PARTS, GROUP_PARTS) if spec.model.name == "mlp" else (IMAGE_PARTS, 1)
     part = parts_of_groups(len(case.names), parts, seed=spec.seed)
-    total, count = 0.0, 0
     for number in range(min(tried, len(part))):
         held_out = part == number
         network = _train(spec, without_groups(case, held_out), device, number)
         rows = torch.cat([held_out, torch.tensor([False])])[case.groups].nonzero().squeeze(1)
-        total += _nll_of_part(spec, case, network, rows, device)
-        count += int(held_out.sum())
-    return total / count
+        inputs = case.train.rows(rows).to(device).network_inputs()
+        yield rows, group_predictions(spec, case, network, inputs, case.groups[rows])
 
 
-def _nll_of_part(
-    spec: RunSpec, case: GroupCase, network: nn.Module | Posterior | None, rows: Tensor, device: str
-) -> float:
-    held_out = case.train.rows(rows)
-    log_probs = group_predictions(spec, case, network, held_out.to(device).network_inputs(), case.groups[rows])
+def _nll_of_part(spec: RunSpec, case: GroupCase, rows: Tensor, log_probs: Tensor) -> float:
     most = math.inf if spec.recipe.exact_counts else MOST_HELD_OUT
     counts = GroupedSummary(
         ClassRegions(log_probs.shape[1]), case.fractions, case.concentration.clamp(max=most), form="counts"
@@ -143,5 +146,5 @@ def _nll_of_part(
     found: float = counts(log_probs, case.groups[rows]).item()
     known = torch.isin(rows, case.labelled)
     if bool(known.any()):
-        found += log_prob_of_labels(log_probs[known].unsqueeze(0), held_out.labels[known]).sum().item()
+        found += log_prob_of_labels(log_probs[known].unsqueeze(0), case.train.labels[rows[known]]).sum().item()
     return -found

@@ -10,7 +10,7 @@ import pytest
 import study_fakes as fakes
 from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tables_over_cases
-from selbo_lab.report.ranks import bootstrap_interval, compute_ranks, group_ranks
+from selbo_lab.report.ranks import bootstrap_interval, compute_ranks, counted_once, group_ranks
 
 GROUPS = {"name": "voters", "groups": "state"}
 
@@ -52,6 +52,17 @@ def test_mean_ranks_over_cases() -> None:
     assert [row[0].method for row in table.rows if row[2].mark == "best"] == ["c"]
     assert [row[0].method for row in table.rows if row[1].mark == "best"] == ["elbo", "b"]
     assert table.name in [each.name for each in tables_over_cases(results, "selbo")]
+
+
+def test_cases_that_differ_only_in_the_stated_precision_count_once() -> None:
+    again = GROUPS | {"stated_concentration": 16.0}
+    noisy = GROUPS | {"fraction_noise": 0.1, "stated_deviation": 0.1}
+    cases = [case(FIRST), case(SECOND, data=again, variant="w"), case(SECOND, data=noisy, variant="x")]
+    results = fakes.typed(fakes.study(cases))
+    assert [each.variant for each in counted_once(results.of_track("selbo"))] == ["v", "x"]
+    table = group_ranks(results, "selbo")
+    assert table is not None
+    assert {row["cases"] for row in table.raw} == {2}
 
 
 def test_ranks_among_some_methods() -> None:

@@ -416,9 +416,15 @@ def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
         assert variant.data.groups
         assert variant.data.group_accuracy > 0.5
         assert bool(variant.data.few_labels) == (name == "groups-labels")
-    budgets = {len(each.candidates()) for each in real.tracks[0].methods if each.grid}
+    tuned = [each for each in real.tracks[0].methods if each.grid]
+    budgets = {len(each.candidates()) for each in tuned if not each.name.endswith("-wide")}
     settings = {"groups-images": 3, "groups-fashion": 6, "groups-cifar10": 6}.get(name, 4)
     assert budgets == {settings}, "every method tries as many settings"
+    narrow = {each.name: set(each.candidates()) for each in tuned}
+    for each in tuned:
+        if each.name.endswith("-wide"):  # baselines alone
+            assert each.recipe.objective != "group_belief"
+            assert set(each.candidates()) > narrow[each.name.removesuffix("-wide")]
 
 
 def test_generated_tables_have_the_columns_of_the_case() -> None:
