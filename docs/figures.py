@@ -45,7 +45,7 @@ def effect(*, narrow: bool = False) -> Figure:
     with style.figure_style():
         figure = style.new_figure(width=width, height=height)
         panels = figure.subplots(*shape, sharex=narrow, sharey=True)
-        looks = method_styles(["plain", "plain + summary"])
+        looks = method_styles(["deterministic", "deterministic + summary"])
         for axes, believes, look in zip(panels, (False, True), looks.values(), strict=True):
             confidence, right = read_digits(believes=believes)
             draw_confidence(axes, confidence, right, colour=look.colour)
@@ -115,7 +115,7 @@ def frozen() -> Figure:
     with style.figure_style():
         figure = style.new_figure(width=style.TWO_COLUMNS, height=2.7)
         panels = figure.subplots(1, 2, sharey=True)
-        looks = method_styles(["plain", "plain + summary"])
+        looks = method_styles(["deterministic", "deterministic + summary"])
         titles = ("As predicted", "After “right in 80 % of the cases”")
         for axes, model, look, title in zip(panels, (raw, stated), looks.values(), titles, strict=True):
             draw_reliability(axes, model.predict_proba(X[1000:]), y[1000:], colour=look.colour)

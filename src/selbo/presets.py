@@ -54,8 +54,8 @@ class Method:
 METHODS: Final = {
     "summary_elbo": Method("Summary ELBO", bayesian=True, believes=True),
     "elbo": Method("ELBO", bayesian=True, believes=False),
-    "plain": Method("plain", bayesian=False, believes=False),
-    "plain_summary": Method("plain + summary", bayesian=False, believes=True),
+    "plain": Method("deterministic", bayesian=False, believes=False),
+    "plain_summary": Method("deterministic + summary", bayesian=False, believes=True),
     "label_smoothing": Method("label smoothing", bayesian=False, believes=False),
     "evidential": Method("evidential", bayesian=False, believes=False),
 }

@@ -153,7 +153,7 @@ def test_several_processes_find_the_same(folder: Path, again: Path) -> None:
 def test_temperature_changes_confidence_and_nothing_else(folder: Path) -> None:
     runs = printed_runs(folder, "training")
     by_method = {run["method"]: run["conditions"]["clean"]["metrics"] for run in runs if run["seed"] == 0}
-    plain, tempered = by_method["plain"], by_method["plain + temperature"]
+    plain, tempered = by_method["deterministic"], by_method["deterministic + temperature"]
     assert plain["accuracy"] == tempered["accuracy"]
     assert plain["nll"] != tempered["nll"]
 

@@ -87,8 +87,10 @@ DECAY: Final = 0.003
 KL_WEIGHT: Final = 0.05
 
 DEMO_METHODS: Final = (
-    DemoMethod("plain", lambda n, _: CrossEntropy(n), "weight decay", DECAY, DECAYS),
-    DemoMethod("plain + temperature", lambda n, _: CrossEntropy(n), "weight decay", DECAY, DECAYS, tempered=True),
+    DemoMethod("deterministic", lambda n, _: CrossEntropy(n), "weight decay", DECAY, DECAYS),
+    DemoMethod(
+        "deterministic + temperature", lambda n, _: CrossEntropy(n), "weight decay", DECAY, DECAYS, tempered=True
+    ),
     DemoMethod(
         "label smoothing",
         lambda n, epsilon: LabelSmoothing(epsilon, n),
@@ -110,7 +112,13 @@ DEMO_METHODS: Final = (
 )
 
 
-GROUPS: Final = (("plain", "plain + temperature"), ("label smoothing",), ("evidential",), ("ELBO",), (SUMMARY,))
+GROUPS: Final = (
+    ("deterministic", "deterministic + temperature"),
+    ("label smoothing",),
+    ("evidential",),
+    ("ELBO",),
+    (SUMMARY,),
+)
 """Methods that share a network run together."""
 
 
@@ -254,7 +262,7 @@ def run_method(
     """Train one method with one seed, or reuse the deterministic network, and test it."""
     begin = time.perf_counter()
     if method.tempered:
-        model = trained["plain"]
+        model = trained["deterministic"]
         on_validation = predicted(model, task.val[0])
         temperature = calibrate.temperature(on_validation.log_probs, task.val[1])
     else:

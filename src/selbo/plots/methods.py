@@ -19,9 +19,9 @@ KNOWN: Final = (
     "label-smoothing",
     "evidential",
     "ensemble",
-    "plain",
-    "plain-summary",
-    "plain-temperature",
+    "plain deterministic",
+    "plain-summary deterministic-summary",
+    "plain-temperature deterministic-temperature",
 )
 """Methods of the library, one colour each; names that share a row are one method."""
 
