@@ -52,7 +52,7 @@ def test_labels_of_some_rows_are_learned_too() -> None:
     some = np.full(ROWS, -1)
     some[:200] = Y[:200]
     classifier = quick(steps=300)
-    with pytest.warns(UserWarning, match="hardly differ between groups"):
+    with pytest.warns(UserWarning, match="are the same in all groups"):
         classifier.fit(X[:ROWS], some, groups=["all"] * ROWS, group_fractions={"all": [0.5, 0.5]})
     assert classifier.score(X[ROWS:], Y[ROWS:]) > 0.75
     assert classifier.n_unlabelled_ == ROWS - 200

@@ -186,7 +186,7 @@ def test_early_stopping_can_hold_out_whole_groups(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ValueError, match="`early_stopping` must be"):
         SummaryClassifier(early_stopping="rows").fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=FRACTIONS)
     with (
-        pytest.warns(UserWarning, match="hardly differ"),
+        pytest.warns(UserWarning, match="are the same in all groups"),
         pytest.raises(ValueError, match="at least 2 groups are needed"),
     ):
         SummaryClassifier(early_stopping="groups").fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]})
