@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+OF_THE_REPOSITORY = re.compile(r"__file__.*/ \"(benchmarks|docs|examples|lab|src)\"")
 OF_THE_LABORATORY = re.compile(r"stud(y|ies)|corrupt|published|mnist|cifar|svhn|sst|fashion|idx|jpeg|latex|lab\b")
 
 
@@ -42,3 +43,16 @@ def test_the_laboratory_has_its_studies_and_nothing_of_the_library(tmp_path: Pat
     studies = {f"selbo_lab/studies/{path.name}" for path in (ROOT / "lab" / "studies").glob("*.toml")}
     assert len(studies) > 10
     assert found == package_contents(ROOT / "lab" / "src" / "selbo_lab") | studies
+
+
+@pytest.mark.parametrize("folder", ["unit", "properties", "statistical", "end_to_end"])
+def test_tests_of_the_library_need_no_other_folder(folder: str) -> None:
+    """They also run where only the wheel is installed; those of the repository stand beside this file."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests" / folder).rglob("test_*.py")}
+    assert texts
+    assert [name for name, text in texts.items() if OF_THE_REPOSITORY.search(text)] == []
+
+
+def test_the_search_finds_a_path_to_another_folder() -> None:
+    text = (ROOT / "tests" / "test_language_models.py").read_text(encoding="utf-8")
+    assert OF_THE_REPOSITORY.search(text)

@@ -12,7 +12,7 @@ import torch
 
 import selbo
 
-FILE = Path(__file__).parents[3] / "benchmarks" / "language_models.py"
+FILE = Path(__file__).parents[1] / "benchmarks" / "language_models.py"
 STORED = FILE.parent / "results" / "language_models.jsonl.xz"
 
 
