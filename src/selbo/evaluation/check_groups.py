@@ -228,6 +228,7 @@ def _by_predictions(examined: _Examined, squares: FloatArray) -> tuple[FloatArra
 
     sums, size, total, stated, strength = examined
     among_these = np.maximum(sums - squares, 0.0)
+    # Which members these are counts like sampling labels: their spread as these few show it would be too small.
     of_fractions = size**2 / (strength + 1) + size * (total - size) / np.maximum(total - 1, 1.0)
     std = np.sqrt(among_these + stated * (1 - stated) * of_fractions + COUNT_VARIANCE)
     p_values = 2 * ndtr(-abs(size * stated - sums) / std)

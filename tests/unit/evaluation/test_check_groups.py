@@ -97,6 +97,20 @@ def test_true_statements_are_contradicted_at_most_at_the_level(classes: int, by_
     assert alarms <= stats.binom.ppf(1 - 1e-7, runs, 0.05)
 
 
+def test_a_few_members_of_true_groups_seldom_contradict_them(seed: int) -> None:
+    """Five of 24 members, with probabilities near 0 and 1, whose spread so few do not show."""
+    generator, alarms, runs = np.random.default_rng(seed), 0, 150
+    seen = torch.arange(24).repeat_interleave(5)
+    for _ in range(runs):
+        yes = generator.beta(0.3, 0.3, size=(24, 24)).clip(1e-6, 1 - 1e-6)
+        counted = (generator.random(yes.shape) < yes).mean(1)
+        given = torch.from_numpy(np.stack([1 - yes[:, :5], yes[:, :5]], -1).reshape(-1, 2)).log()
+        stated = summary_of(np.stack([1 - counted, counted], 1), 2400.0)
+        found = selbo.check_groups(stated, seen, log_probs=given, sizes=[24] * 24)
+        alarms += any(each.contradicted for each in found)
+    assert alarms <= stats.binom.ppf(1 - 1e-7, runs, GROUP_SIGNIFICANCE)
+
+
 def test_a_wrong_group_among_many_is_found(seed: int) -> None:
     generator = np.random.default_rng(seed)
     p = generator.beta(2, 2, size=(200, 100))
