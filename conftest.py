@@ -1,4 +1,4 @@
-"""The seed contract, and the guard on the global random states.
+"""The seed contract, and guards on the global random states and on the settings of figures.
 
 A test that draws random numbers takes the argument `seed` and makes its own generator from it. It runs with seed 0,
 and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`. `--only-stochastic=FOLDER`
@@ -137,6 +137,16 @@ def global_states() -> dict[str, Callable[[], object]]:
         "numpy": numpy_state,
         "random": random.getstate,
     }
+
+
+@pytest.fixture
+def figure_settings() -> Iterator[None]:
+    """Fails a test that changes the settings of matplotlib."""
+    import matplotlib
+
+    before = dict.copy(matplotlib.rcParams)  # as stored: asking for the backend would choose one
+    yield
+    assert dict.copy(matplotlib.rcParams) == before
 
 
 class GlobalStateGuard:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
+from seeded import noise
 from torch import Tensor, nn
 from unit.training.toys import blobs, network, summary
 
 import selbo
 from selbo.posteriors import LastLayerLaplace, MCDropout, NaturalGradient, NaturalGradientPosterior
-
-
-def noise(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def test_it_is_the_posterior_of_many_labels(seed: int) -> None:

@@ -6,7 +6,6 @@ import errno
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
@@ -30,16 +29,11 @@ from selbo.plots.panels import Grid
 from selbo.summary.beliefs import Beta, Dirichlet, Masses, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
+pytestmark = pytest.mark.usefixtures("figure_settings")
+
 LOPSIDED = Dirichlet([2.0, 1.1, 0.4])
 ANIMALS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 WIDTHS = pytest.mark.parametrize("width", [style.ONE_COLUMN, style.TWO_COLUMNS])
-
-
-@pytest.fixture(autouse=True)
-def _settings_are_untouched() -> Iterator[None]:
-    before = dict.copy(matplotlib.rcParams)  # as stored: asking for the backend would choose one
-    yield
-    assert dict.copy(matplotlib.rcParams) == before
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from seeded import noise
 from torch import Tensor, nn
 from unit.training.toys import CLASSES, FEATURES, blobs, images, summary
 
@@ -39,10 +40,6 @@ def run(model: Posterior | nn.Module, *, has_summary: bool = True, **settings: o
 
 def state(member: Posterior | nn.Module) -> dict[str, Tensor]:
     return {name: each.clone() for name, each in as_posterior(member).state_dict().items()}
-
-
-def noise(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 both = pytest.mark.parametrize("kind", ["mean field", "natural gradient"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from seeded import noise
 from torch import Tensor, nn
 
 import selbo
@@ -20,10 +21,6 @@ def network(seed: int = 0, dropout: float = 0.4) -> nn.Module:
 
 def inputs(count: int = 6) -> Tensor:
     return torch.randn(count, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-
-
-def noise(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def test_a_sample_is_a_network_without_some_columns() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from seeded import noise
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -30,10 +31,6 @@ def inputs(count: int = N) -> Tensor:
 
 def labels() -> Tensor:
     return torch.randint(K, (N,), generator=torch.Generator().manual_seed(4))
-
-
-def noise(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def observed(net: nn.Module, **settings: object) -> LastLayerLaplace:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from seeded import noise
 from torch import Tensor, nn
 
 import selbo
@@ -24,10 +25,6 @@ def network(seed: int = 0) -> nn.Module:
 
 def inputs(count: int = 7) -> Tensor:
     return torch.randn(count, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-
-
-def noise(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def posterior_of(net: nn.Module | None = None, **settings: object) -> NaturalGradientPosterior:

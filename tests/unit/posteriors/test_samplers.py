@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from seeded import noise
 from torch import Tensor, nn
 
 import selbo
@@ -16,10 +17,6 @@ from selbo.posteriors import SGHMC, SGLD, SampleSet, hmc, network_log_posterior
 
 N, PRIOR_STD = 50, 0.8
 SETTINGS = {"num_data": N, "prior_std": PRIOR_STD}
-
-
-def noise(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def toy(seed: int = 0) -> tuple[nn.Module, Tensor, Tensor]:

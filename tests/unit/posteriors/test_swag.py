@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from seeded import noise
 from torch import Tensor, nn
 
 import selbo
@@ -23,10 +24,6 @@ def network(seed: int = 0, *, batchnorm: bool = False) -> nn.Module:
 
 def inputs(count: int = 40) -> Tensor:
     return torch.randn(count, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-
-
-def noise(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def collected(net: nn.Module, count: int, seed: int = 0, **settings: object) -> tuple[SWAG, np.ndarray]:

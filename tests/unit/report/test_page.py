@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,8 @@ from selbo.report.takeaway import takeaway
 from selbo.report.templates import load_templates
 from selbo.results import Comparison
 
+pytestmark = pytest.mark.usefixtures("figure_settings")
+
 Results = dict[str, Any]
 
 METHODS = ["plain", "plain + temperature", "label smoothing", "evidential", "ELBO", "Summary ELBO"]
@@ -44,13 +45,6 @@ ABOUT: dict[int, Results] = {
 """What a partition says about its regions, by their number."""
 LIMIT = 1_500_000
 WIDTHS = pytest.mark.parametrize("width", [style.ONE_COLUMN, style.TWO_COLUMNS])
-
-
-@pytest.fixture(autouse=True)
-def _settings_are_untouched() -> Iterator[None]:
-    before = dict.copy(matplotlib.rcParams)
-    yield
-    assert dict.copy(matplotlib.rcParams) == before
 
 
 def fake_run(rng: np.random.Generator, method: int, name: str, seed: int, s0: np.ndarray) -> Results:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -23,16 +21,11 @@ from selbo.plots import style
 from selbo_lab.report import study_curves, study_data, study_figures, study_page, study_scores
 from study_fakes import typed
 
+pytestmark = pytest.mark.usefixtures("figure_settings")
+
 Results = dict[str, Any]
 SHELLS = "Summary ELBO (expected accuracy, shells)"
 SUITES = pytest.mark.parametrize("suite", ["noise", "kinds", "severities"])
-
-
-@pytest.fixture(autouse=True)
-def _settings_are_untouched() -> Iterator[None]:
-    before = dict.copy(matplotlib.rcParams)
-    yield
-    assert dict.copy(matplotlib.rcParams) == before
 
 
 def titled(figure: Figure, title: str) -> list[Axes]:

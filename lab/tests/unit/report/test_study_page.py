@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pytest
 from markupsafe import escape
 
@@ -18,15 +16,10 @@ from selbo_lab.report import study_page, study_tables, study_takeaway
 from selbo_lab.report.study_captions import FIGURE_WORDS, TRACK_WORDS
 from selbo_lab.report.study_figures import STUDY_FIGURES
 
+pytestmark = pytest.mark.usefixtures("figure_settings")
+
 Results = dict[str, Any]
 VOID = {"meta", "link", "br", "img", "input", "hr"}
-
-
-@pytest.fixture(autouse=True)
-def _settings_are_untouched() -> Iterator[None]:
-    before = dict.copy(matplotlib.rcParams)
-    yield
-    assert dict.copy(matplotlib.rcParams) == before
 
 
 class Page(HTMLParser):
