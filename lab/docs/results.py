@@ -577,16 +577,6 @@ def count(other: str, scores: str = "metrics", *, after_holm: bool = False, word
     return words.format(*ahead_and_behind(other, scaled=scores == "scaled", after_holm=after_holm))
 
 
-def at_use(where: str, method: str, *, scaled: bool = False) -> str:
-    """Mean NLL of a method in the target domain, as predicted or after temperature scaling."""
-    return score(where, method, "use.nll", scaled=scaled)
-
-
-def right_at_use(where: str, method: str) -> str:
-    """Mean accuracy of a method in the target domain, in percent."""
-    return score(where, method, "use.accuracy", unit="")
-
-
 @cache
 def frozen_means(study: str) -> dict[str, list[dict[str, float]]]:
     """Mean metrics of each method of a study of frozen classifiers, one entry per case.
@@ -892,11 +882,9 @@ CALLS = {
             outcome,
             wrong,
             count,
-            at_use,
         ),
         *(ranks_with_labels, ahead_of, stated_and_reached, ends_of_grids, choice_by_groups, choice_loss),
         *(
-            right_at_use,
             frozen,
             frozen_mean,
             frozen_share,

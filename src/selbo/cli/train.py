@@ -365,9 +365,8 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
             task = prepare(job)
         writable_folder(out)
     with saved_model.sole_writer(out):
-        state = saved_model.inspect_folder(
-            out, identity, overwrite=overwrite
-        )  # another process may have finished meanwhile
+        # another process may have finished meanwhile
+        state = saved_model.inspect_folder(out, identity, overwrite=overwrite)
         if state == "finished":
             note(f"{out} is already trained with these settings; showing its results")
             return saved_model.finished(out)

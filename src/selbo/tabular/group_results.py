@@ -108,12 +108,11 @@ def compare_groups(groups: TaskGroups, classifier: SummaryClassifier) -> StatedG
 def _with_all_rows(held_out: Sequence[GroupCheck], everything: Sequence[GroupCheck]) -> list[GroupCheck]:
     """Checks by held-out rows, with p-values that all rows may lower, if no label was used for training.
 
-    A few held-out rows per group say little: a fraction of 95 % where a tenth is right was missed with five of them.
-    Training pulls the predictions for its rows towards the stated fractions, so all rows together deviate less than
-    held-out ones would. Correct statements are therefore not contradicted more often, and a network that does not
-    come close to a fraction which it was trained on is strong evidence. A network that learned the rows by heart
-    agrees with any fraction there, and only held-out rows show it. Hence both are tested, and the smaller p-value is
-    doubled. With labels, predictions are near these in the training rows, and their variance is too small to test by.
+    A few held-out rows per group say little. Training pulls the predictions for its rows towards the stated fractions,
+    so a network that does not come close to a fraction that it was trained on is strong evidence. A network that
+    learned the rows by heart agrees with any fraction there, and only held-out rows show it. Hence both are tested, and
+    the smaller p-value is doubled. With labels, predictions are near these in the training rows, and their variance is
+    too small to test by.
     """
     p_values = {each.group: each.p_value for each in everything}
     return [replace(each, p_value=min(1.0, 2 * min(each.p_value, p_values[each.group]))) for each in held_out]
