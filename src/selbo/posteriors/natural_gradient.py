@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -493,20 +492,20 @@ class NormalNoise:
             tensor.normal_(generator=self.generator)
             return
         quantiles = _quantiles(tensor.dtype)
-        for part in tensor.view(-1).split(1 << 14):  # limits the memory for indices
+        for part in tensor.view(-1).split(1 << 18):  # limits the memory for indices
             words = torch.empty((part.numel() + 3) // 4, dtype=torch.int64)
             words.random_(-(2**63), None, generator=self.generator)
-            quantiles.take(words.numpy().view(np.uint16)[: part.numel()], out=part.numpy(), mode="clip")
+            torch.index_select(quantiles, 0, words.view(torch.uint16)[: part.numel()].int(), out=part)
 
 
 @cache
-def _quantiles(dtype: torch.dtype) -> np.ndarray[Any, Any]:
+def _quantiles(dtype: torch.dtype) -> Tensor:
     """65 536 quantiles of the standard normal distribution, scaled to variance 1.
 
     Rounded to float32 for float64 too, so that they do not depend on the last digits of ``ndtri``.
     """
     values = torch.special.ndtri((torch.arange(1 << 16, dtype=torch.float64) + 0.5) / (1 << 16))
-    table: np.ndarray[Any, Any] = (values / values.square().mean().sqrt()).float().to(dtype).numpy()
+    table: Tensor = (values / values.square().mean().sqrt()).float().to(dtype)
     return table
 
 
@@ -548,8 +547,9 @@ def _update_from_product(  # noqa: PLR0917  (as the other one)
 ) -> None:
     """The update in few passes over memory and without new memory; overwrites ``product`` and ``gradient``."""
     momentum.lerp_(gradient, 1 - beta1)
-    weight = (1 - beta2) * scale  # x = weight (product + delta / (scale precision) - 1 / scale)
-    x = product.add_(torch.reciprocal(precision, out=gradient), alpha=delta / scale).sub_(1 / scale)
+    weight = (1 - beta2) * scale  # x = weight (product - 1 / scale + delta / (scale precision))
+    one = product.new_ones(())
+    x = product.sub_(1 / scale).addcdiv_(one, precision, value=delta / scale)
     precision.addcmul_(precision, x.addcmul_(x, x, value=0.5 * weight), value=weight)
     if isinstance(shrinkage, Tensor):
         change = torch.addcmul(momentum, mean, shrinkage, out=gradient).mul_(rate)
