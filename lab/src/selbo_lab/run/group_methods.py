@@ -262,11 +262,8 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
         raise ValueError(f"`accuracy_concentration` is for tables, but the network is {spec.model.name!r}")
     train = case.train.to(device)
     inputs = train.network_inputs()
-    network = build.build_network(
-        spec.model, recipe, input_size=inputs[0].numel(), num_classes=train.num_classes, seed=spec.seed
-    )
-    labels = train.labels if recipe.objective == "all_labels" else torch.full_like(train.labels, -1)
-    labels[case.labelled] = train.labels[case.labelled]
+    known = train.labels if recipe.objective == "all_labels" else torch.full_like(train.labels, -1)
+    known[case.labelled] = train.labels[case.labelled]
     objective: Objective = CrossEntropy(len(inputs))
     settings: dict[str, Any] = {}
     if recipe.objective in LEARN_GROUPS:
@@ -274,25 +271,56 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
         settings = {"groups": case.groups.to(device), "rows_per_group": spec.data.group_size}
     if not recipe.posterior:  # a natural gradient is an optimiser itself
         settings["optimizer"] = Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay)
-    posterior = build.build_posterior(network.to(device), recipe, num_data=len(inputs))
-    fit(
-        posterior,
-        objective,
-        (inputs, labels) if bool((labels >= 0).any()) else inputs,
-        steps=recipe.steps,
-        batch_size=recipe.batch_size,
-        learning_rate=recipe.learning_rate,
-        schedule=recipe.schedule,
-        warmup_steps=recipe.rate_warmup,
-        augment=recipe.augment or None,
-        precision=recipe.precision,
-        engine=build.choose_engine(spec.model, device),
-        seed=derive(spec.seed, "groups") % (1 << 31),
-        device=device,
-        callbacks=(),
-        **settings,
-    )
+
+    def trained(labels: Tensor) -> Posterior:
+        network = build.build_network(
+            spec.model, recipe, input_size=inputs[0].numel(), num_classes=train.num_classes, seed=spec.seed
+        )
+        posterior = build.build_posterior(network.to(device), recipe, num_data=len(inputs))
+        fit(
+            posterior,
+            objective,
+            (inputs, labels) if bool((labels >= 0).any()) else inputs,
+            steps=recipe.steps,
+            batch_size=recipe.batch_size,
+            learning_rate=recipe.learning_rate,
+            schedule=recipe.schedule,
+            warmup_steps=recipe.rate_warmup,
+            augment=recipe.augment or None,
+            precision=recipe.precision,
+            engine=build.choose_engine(spec.model, device),
+            seed=derive(spec.seed, "groups") % (1 << 31),
+            device=device,
+            callbacks=(),
+            **settings,
+        )
+        return posterior
+
+    posterior = trained(known)
+    for _ in range(recipe.rounds):
+        found = most_probable_labels(_log_probs(posterior, inputs, draws=spec.evaluation.draws), case).to(device)
+        posterior = trained(torch.where(known < 0, found, known))
     return posterior
+
+
+def most_probable_labels(log_probs: Tensor, case: GroupCase) -> Tensor:
+    """The most probable labels of training rows that have the stated class counts of their group: (N, K) -> (N,).
+
+    An assignment problem per group. Stated fractions are rounded to counts, largest remainders up. Rows without a group
+    have -1.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    labels = torch.full((len(log_probs),), -1)
+    for group in case.groups[case.groups >= 0].unique().tolist():
+        rows = (case.groups == group).nonzero().squeeze(1)
+        expected = len(rows) * case.fractions[group]
+        counts = expected.floor().long()
+        counts[(expected - counts).topk(len(rows) - int(counts.sum())).indices] += 1
+        of_places = torch.arange(len(counts)).repeat_interleave(counts)
+        places = linear_sum_assignment(log_probs[rows][:, of_places].numpy(), maximize=True)[1]
+        labels[rows] = of_places[torch.from_numpy(places)]
+    return labels
 
 
 # --- predictions ---

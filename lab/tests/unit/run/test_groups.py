@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
+from selbo import fit
 from selbo.models import MLP
+from selbo.objectives import Objective
 from selbo.posteriors import NaturalGradientPosterior
 from selbo_lab.data import catalogue
 from selbo_lab.data.dataset import LabelledData
@@ -196,6 +199,23 @@ def test_class_means_are_found_where_groups_differ_only_in_their_fractions() -> 
     torch.testing.assert_close(group_methods.class_means(case.train.inputs, case), centres.double())
 
 
+def test_labels_of_self_training_are_the_most_probable_with_the_counts_of_the_group(seed: int) -> None:
+    """Against all labels that there are."""
+    generator = torch.Generator().manual_seed(seed)
+    groups = torch.tensor([0, 1, 0, 0, 1, -1, 0, 1, 0])
+    log_probs = torch.randn(9, 3, generator=generator).double().log_softmax(-1)
+    case = small_case(torch.zeros(9, 1), torch.arange(9) % 2, groups.clamp(min=0))
+    stated = torch.tensor([[2.2, 1.9, 0.9], [0.0, 1.4, 1.6]], dtype=torch.float64)  # counts (2, 2, 1) and (0, 1, 2)
+    case = replace(case, groups=groups, fractions=stated / stated.sum(1, keepdim=True))
+    found = group_methods.most_probable_labels(log_probs, case)
+    assert found[5] == -1
+    for group, answers in enumerate(([0, 0, 1, 1, 2], [1, 2, 2])):
+        rows = log_probs[groups == group]
+        every = torch.tensor(sorted(set(itertools.permutations(answers))))
+        best = rows.gather(1, every.T).sum(0).argmax()
+        assert torch.equal(found[groups == group], every[best])
+
+
 def test_an_adversarial_perturbation_moves_the_logits_most(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     network = MLP((3, 2), generator=generator)
@@ -308,23 +328,25 @@ def test_runs_with_different_accuracies_in_training_do_not_share_networks() -> N
     assert apart[0].training == apart[1].training
 
 
-def test_images_are_trained_in_batches_of_bags() -> None:
+def bags_of_images(**settings: object) -> tuple[RunSpec, GroupCase]:
+    """Eight bags of eight images, in which the share of the second class grows."""
     images = torch.randint(256, (64, 1, 28, 28), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
-    labels = torch.arange(64) % 2
-    rows = LabelledData("images", images, labels, ("a", "b"), "", "")
-    case = small_case(images.flatten(1).float(), labels, torch.arange(64) // 8)
-    case = replace(case, train=rows, test=rows)
-    spec = replace(
-        run_spec("group_belief", DataSpec("fashion", groups="random", group_size=8), form="counts", steps=2),
-        model=ModelSpec("lenet"),
-    )
-    spec = replace(spec, recipe=replace(spec.recipe, batch_size=32))
+    bags = torch.arange(64) // 8
+    rows = LabelledData("images", images, (torch.arange(64) % 8 < bags).long(), ("a", "b"), "", "")
+    case = replace(small_case(images.flatten(1).float(), rows.labels, bags), train=rows, test=rows)
+    data = DataSpec("fashion", groups="random", group_size=8)
+    recipe = {"form": "counts", "steps": 2, "batch_size": 32, **settings}
+    return replace(run_spec("group_belief", data, **recipe), model=ModelSpec("lenet")), case
+
+
+def test_images_are_trained_in_batches_of_bags() -> None:
+    spec, case = bags_of_images()
     methods = [{"objective": each} for each in ("group_belief", "proportion_loss", "easy_llp", "all_labels")]
     for settings in (*methods, {"bayesian": True, "posterior": "natural_gradient"}):
         recipe = replace(spec.recipe, **settings)
         network = group_methods.train_group_method(replace(spec, recipe=recipe), case)
         assert isinstance(network, NaturalGradientPosterior) == bool(recipe.posterior)
-        found = group_methods.group_predictions(spec, case, network, rows.network_inputs(), case.groups)
+        found = group_methods.group_predictions(spec, case, network, case.train.network_inputs(), case.groups)
         assert found.shape == (64, 2)
         assert found.isfinite().all()
     for settings, message in (
@@ -333,6 +355,26 @@ def test_images_are_trained_in_batches_of_bags() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             group_methods.train_group_method(replace(spec, recipe=replace(spec.recipe, **settings)), case)
+
+
+def test_self_training_has_a_new_network_learn_from_labels_with_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, case = bags_of_images(rounds=2)
+    case = replace(case, labelled=torch.tensor([3, 60]))
+    seen: list[tuple[object, torch.Tensor]] = []
+
+    def spy(posterior: object, objective: Objective, data: tuple[torch.Tensor, torch.Tensor], **settings: Any) -> None:
+        seen.append((posterior, data[1]))
+        fit(posterior, objective, data, **settings)
+
+    monkeypatch.setattr(group_methods, "fit", spy)
+    last = group_methods.train_group_method(spec, case)
+    assert len({id(posterior) for posterior, _ in seen}) == 3
+    assert seen[2][0] is last
+    for number, (_, labels) in enumerate(seen):
+        assert torch.equal(labels[case.labelled], case.train.labels[case.labelled])
+        assert int((labels == -1).sum()) == (0 if number else 62)
+    shares = seen[1][1].view(8, 8).double().mean(1)
+    assert (shares - case.fractions[:, 1]).abs().max() <= 1 / 8  # the known labels may change a count by one
 
 
 # --- runs ---
