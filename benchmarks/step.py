@@ -498,7 +498,7 @@ def flops(task: Task) -> int | None:
 
 
 def quantiles(values: Sequence[float]) -> tuple[float, float, float]:
-    low, median, high = torch.tensor(values, dtype=torch.float64).quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64))
+    low, median, high = torch.tensor(values, dtype=torch.float64).quantile(torch.tensor([0.25, 0.5, 0.75]).double())
     return low.item(), median.item(), high.item()
 
 

@@ -253,7 +253,7 @@ def test_weights_count_as_repetitions_in_the_correction() -> None:
 
 
 def test_rows_are_drawn_as_often_as_their_weights_say() -> None:
-    weights = torch.tensor([3.0, 1.0], dtype=torch.float64).repeat_interleave(100)
+    weights = torch.tensor([3.0, 1.0]).double().repeat_interleave(100)
     drawn = Rows(torch.zeros(200, 1), torch.zeros(200, dtype=torch.int64), weights).resampled()
     counts = torch.bincount(drawn, minlength=200)
     assert (int(counts[:100].sum()), int(counts[100:].sum())) == (150, 50)

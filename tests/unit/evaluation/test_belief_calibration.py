@@ -108,7 +108,7 @@ def test_true_statements_recover_the_truth(seed: int) -> None:
 def test_known_fractions_give_the_prior_correction_of_calibrated_predictions() -> None:
     """A whole population, in which inputs of a class have the same distribution in both domains."""
     of_class = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]]).double()  # P(input | class)
-    before, after = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    before, after = torch.tensor([0.6, 0.3, 0.1]).double(), torch.tensor([0.2, 0.3, 0.5]).double()
     posterior = (of_class * before[:, None] / (before @ of_class)).T.log()  # of each of the three inputs
     counts = ((after @ of_class) * 10_000).round().long()
     log_probs = posterior.repeat_interleave(counts, 0)
@@ -175,7 +175,7 @@ def test_the_gradient_is_that_of_the_loss(accuracy: float | None, fractions: lis
     def loss(point: Tensor) -> float:
         return statement.loss(point, log_probs, labels if labelled else None).value
 
-    at = torch.tensor([-0.4, 0.2, 0.1, -0.3], dtype=torch.float64)
+    at = torch.tensor([-0.4, 0.2, 0.1, -0.3]).double()
     numeric = [(loss(at + step) - loss(at - step)) / 2e-5 for step in 1e-5 * torch.eye(4).double()]
     found = statement.loss(at, log_probs, labels if labelled else None).gradient
     torch.testing.assert_close(found, torch.tensor(numeric).double(), rtol=1e-5, atol=1e-5)

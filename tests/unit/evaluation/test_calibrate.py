@@ -287,7 +287,7 @@ class TestBiasCorrection:
         generator = torch.Generator().manual_seed(0)
         true = torch.randn(count, 3, generator=generator, dtype=torch.float64).mul(2).log_softmax(-1)
         labels = torch.multinomial(true.exp(), 1, generator=generator).squeeze(1)
-        spoilt = ((true - torch.tensor([0.7, -0.2, -0.5], dtype=torch.float64)) * 2).log_softmax(-1)
+        spoilt = ((true - torch.tensor([0.7, -0.2, -0.5]).double()) * 2).log_softmax(-1)
         return true, spoilt, labels
 
     def test_what_was_spoilt_is_found_with_many_labels(self) -> None:

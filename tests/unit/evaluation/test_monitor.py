@@ -66,7 +66,8 @@ def test_several_claims_are_averaged_and_labels_may_come_later() -> None:
     assert (state.num_predictions, state.num_labels) == (120, 60)
     assert state.total == pytest.approx(sum(state.evidence.values()) / 2)
     wrong = int((log_probs.argmax(-1) != labels).sum())
-    by_hand = log_evidence(torch.tensor([60.0 - wrong, wrong], dtype=torch.float64), torch.tensor([0.9, 0.1], dtype=torch.float64), 1000.0)
+    counts, masses = (torch.tensor(each, dtype=torch.float64) for each in ([60 - wrong, wrong], [0.9, 0.1]))
+    by_hand = log_evidence(counts, masses, 1000.0)
     assert math.log(state.evidence["accuracy"]) == pytest.approx(by_hand.item())
 
 

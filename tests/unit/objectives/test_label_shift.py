@@ -14,7 +14,7 @@ SHIFT = LabelShift(before=[0.9, 0.1], after=[0.5, 0.5])
 def test_predictions_are_corrected_by_bayes_rule() -> None:
     generator = torch.Generator().manual_seed(0)
     likelihoods = torch.rand(50, 3, generator=generator, dtype=torch.float64)  # p(x | y), alike in both places
-    before, after = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    before, after = torch.tensor([0.6, 0.3, 0.1]).double(), torch.tensor([0.2, 0.3, 0.5]).double()
 
     def posterior(fractions: torch.Tensor) -> torch.Tensor:
         return (likelihoods * fractions) / (likelihoods * fractions).sum(-1, keepdim=True)

@@ -15,6 +15,7 @@ from selbo.evaluation.predict import predict
 from selbo.models import MLP, ConvNet
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, SummaryELBO
+from selbo.posteriors import Ensemble, MeanFieldEnsemble, NaturalGradientEnsemble
 from selbo.summary.beliefs import Masses, Uniform
 from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
@@ -131,6 +132,40 @@ def test_a_natural_gradient_learns_in_every_engine(engine: str, num_samples: int
     precisions = torch.cat([each.reshape(-1) for each in result.posterior.precisions().values()])
     assert precisions.isfinite().all()
     assert len(precisions.unique()) > 1
+
+
+@pytest.mark.parametrize("summary_of", ["members", "mixture"])
+@pytest.mark.parametrize("engine", ["cudagraph", "compile+cudagraph"])
+def test_captured_steps_of_an_ensemble_are_the_eager_ones(engine: str, summary_of: str) -> None:
+    ensembles = [Ensemble(lambda: MLP(WIDTHS), 3, summary_of=summary_of) for _ in range(2)]
+    one, two = (
+        train(each, CrossEntropy(300, summary()), schedule="cosine", engine=kind)
+        for each, kind in zip(ensembles, (engine, "eager"), strict=True)
+    )
+    assert "CUDA graph" in one.engine
+    torch.testing.assert_close(one.curve, two.curve, rtol=1e-3, atol=1e-4)
+    for ours, theirs in zip(*(each.network.parameters() for each in ensembles), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["cudagraph", "eager"])
+def test_bayesian_ensembles_learn_in_a_graph(engine: str) -> None:
+    inputs, labels = data()
+    mean_field = MeanFieldEnsemble(lambda: to_bayesian(MLP(WIDTHS)), 3)
+    natural_gradient = NaturalGradientEnsemble(lambda: MLP(WIDTHS), 3, num_data=300)
+    for ensemble, objective in (
+        (mean_field, SummaryELBO(summary(), 300, kl_weight=0.01)),
+        (natural_gradient, CrossEntropy(300, summary())),
+    ):
+        result = train(ensemble, objective, engine=engine, steps=300, learning_rate=None)
+        assert ("CUDA graph" in result.engine) == (engine != "eager")
+        prediction = predict(ensemble, inputs, 8, generator=torch.Generator("cuda").manual_seed(0))
+        assert (prediction.classes.cpu() == labels).double().mean() > 0.8
+        first, second = (ensemble.member(number) for number in (0, 1))
+        answers = [
+            predict(each, inputs, 8, generator=torch.Generator("cuda").manual_seed(0)).probs for each in (first, second)
+        ]
+        assert (answers[0] - answers[1]).abs().max() > 1e-3, "members differ"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

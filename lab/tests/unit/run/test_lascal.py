@@ -78,7 +78,7 @@ def test_a_class_without_a_label_counts_as_absent() -> None:
     there, here, labels = both_domains(UNEQUAL, 1.0, 300)
     missing = labels == 2
     never = here.clone()
-    never[missing] = torch.tensor([0.0, -1e3, -1e3], dtype=torch.float64)
+    never[missing] = torch.tensor([0.0, -1e3, -1e3]).double()
     kept = TargetCalibrationError(there, here[~missing], labels[~missing], (0.6, 0.4, 0.0))
     none = TargetCalibrationError(there, never, labels, (0.6, 0.4, 0.0))
     assert kept(1.0) == pytest.approx(none(1.0))
