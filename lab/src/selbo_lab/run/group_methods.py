@@ -177,6 +177,8 @@ def _train_at_once(spec: RunSpec, case: GroupCase) -> nn.Module:
     Biases are free, except with EasyLLP: if groups differ in size, the mean of its targets may be negative, and the
     best bias infinite.
     """
+    if spec.recipe.rounds:
+        raise ValueError(f"`rounds` is for images, but the network is {spec.model.name!r}")
     if spec.recipe.objective in LEARN_GROUPS:
         case = with_rows_to_learn_from(case)
     recipe, inputs = spec.recipe, case.train.network_inputs()
@@ -260,46 +262,49 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
         raise ValueError(f"the objective {recipe.objective!r} is for tables, but the network is {spec.model.name!r}")
     if recipe.accuracy_concentration:
         raise ValueError(f"`accuracy_concentration` is for tables, but the network is {spec.model.name!r}")
-    train = case.train.to(device)
-    inputs = train.network_inputs()
-    known = train.labels if recipe.objective == "all_labels" else torch.full_like(train.labels, -1)
-    known[case.labelled] = train.labels[case.labelled]
+    known = torch.full_like(case.train.labels, -1)
+    known[case.labelled] = case.train.labels[case.labelled]
+    if recipe.objective == "all_labels":
+        known = case.train.labels
+    posterior = _fit_network(spec, case, known, device, learn_groups=recipe.objective in LEARN_GROUPS)
+    for _ in range(recipe.rounds):
+        log_probs = _log_probs(posterior, case.train.network_inputs(), draws=spec.evaluation.draws)
+        labels = torch.where(known < 0, most_probable_labels(log_probs, case), known)
+        posterior = _fit_network(spec, case, labels, device, learn_groups=False)
+    return posterior
+
+
+def _fit_network(spec: RunSpec, case: GroupCase, labels: Tensor, device: str, *, learn_groups: bool) -> Posterior:
+    """Train a new network on labels, -1 for none, and on groups if so."""
+    recipe, inputs = spec.recipe, case.train.to(device).network_inputs()
+    network = build.build_network(
+        spec.model, recipe, input_size=inputs[0].numel(), num_classes=case.train.num_classes, seed=spec.seed
+    )
+    posterior = build.build_posterior(network.to(device), recipe, num_data=len(inputs))
     objective: Objective = CrossEntropy(len(inputs))
     settings: dict[str, Any] = {}
-    if recipe.objective in LEARN_GROUPS:
+    if learn_groups:
         objective = Objective(len(inputs), terms=[group_term(recipe, case)])
         settings = {"groups": case.groups.to(device), "rows_per_group": spec.data.group_size}
     if not recipe.posterior:  # a natural gradient is an optimiser itself
         settings["optimizer"] = Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay)
-
-    def trained(labels: Tensor) -> Posterior:
-        network = build.build_network(
-            spec.model, recipe, input_size=inputs[0].numel(), num_classes=train.num_classes, seed=spec.seed
-        )
-        posterior = build.build_posterior(network.to(device), recipe, num_data=len(inputs))
-        fit(
-            posterior,
-            objective,
-            (inputs, labels) if bool((labels >= 0).any()) else inputs,
-            steps=recipe.steps,
-            batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate,
-            schedule=recipe.schedule,
-            warmup_steps=recipe.rate_warmup,
-            augment=recipe.augment or None,
-            precision=recipe.precision,
-            engine=build.choose_engine(spec.model, device),
-            seed=derive(spec.seed, "groups") % (1 << 31),
-            device=device,
-            callbacks=(),
-            **settings,
-        )
-        return posterior
-
-    posterior = trained(known)
-    for _ in range(recipe.rounds):
-        found = most_probable_labels(_log_probs(posterior, inputs, draws=spec.evaluation.draws), case).to(device)
-        posterior = trained(torch.where(known < 0, found, known))
+    fit(
+        posterior,
+        objective,
+        (inputs, labels.to(device)) if bool((labels >= 0).any()) else inputs,
+        steps=recipe.steps,
+        batch_size=recipe.batch_size,
+        learning_rate=recipe.learning_rate,
+        schedule=recipe.schedule,
+        warmup_steps=recipe.rate_warmup,
+        augment=recipe.augment or None,
+        precision=recipe.precision,
+        engine=build.choose_engine(spec.model, device),
+        seed=derive(spec.seed, "groups") % (1 << 31),
+        device=device,
+        callbacks=(),
+        **settings,
+    )
     return posterior
 
 

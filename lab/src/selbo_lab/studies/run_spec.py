@@ -300,7 +300,7 @@ class Recipe:
             ``batch`` (equal class fractions), ``source-temperature``, ``rlls`` and ``lascal`` (by held-out labels of
             the source domain); ``temperature``, ``bcts`` and ``isotonic`` (by labels of the target domain).
         rounds: Rounds of self-training: the network is trained again with its own predictions for unlabelled inputs as
-            labels.
+            labels. For bags of images these are the most probable labels that have the class counts of the bag.
         threshold: Minimum confidence for a prediction to become a label.
         neighbours: Number of neighbours of label spreading; a Gaussian kernel if 0.
         clamping: Clamping factor of label spreading: how far labels may change.

@@ -363,6 +363,7 @@ def test_self_training_has_a_new_network_learn_from_labels_with_the_counts(monke
     seen: list[tuple[object, torch.Tensor]] = []
 
     def spy(posterior: object, objective: Objective, data: tuple[torch.Tensor, torch.Tensor], **settings: Any) -> None:
+        assert bool(objective.terms) == ("groups" in settings) == (not seen)
         seen.append((posterior, data[1]))
         fit(posterior, objective, data, **settings)
 
@@ -375,6 +376,8 @@ def test_self_training_has_a_new_network_learn_from_labels_with_the_counts(monke
         assert int((labels == -1).sum()) == (0 if number else 62)
     shares = seen[1][1].view(8, 8).double().mean(1)
     assert (shares - case.fractions[:, 1]).abs().max() <= 1 / 8  # the known labels may change a count by one
+    with pytest.raises(ValueError, match="`rounds` is for images"):
+        group_methods.train_group_method(run_spec("group_belief", rounds=1), made_people(0))
 
 
 # --- runs ---
