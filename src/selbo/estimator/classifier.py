@@ -29,7 +29,6 @@ from selbo.estimator.settings import (
     check_settings,
     choose_base,
     doubts,
-    recognises_counts,
     resolve_class_fractions,
     steps_for,
 )
@@ -488,7 +487,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if groups.is_given:
             check_for_groups(self, X_unlabelled)
-            groups = groups._replace(recognise_counts=recognises_counts(self))
+            # a natural gradient diverges if small groups have a large concentration
+            groups = groups._replace(recognise_counts=self.posterior != NATURAL_GRADIENT)
             rows, self.classes_, self.scale_ = take_in_groups(
                 self, X, y, sample_weight, groups, marker=self.unlabelled_label
             )

@@ -175,22 +175,6 @@ def group_rows(
     )
 
 
-def default_concentrations(
-    fractions: Mapping[Any, Sequence[float]], sizes: Mapping[Any, int], *, recognise_counts: bool
-) -> dict[Any, float]:
-    """Concentration of each group that has rows, if none is stated.
-
-    Args:
-        fractions: Fractions of each group.
-        sizes: Number of rows of each group that the fractions are about.
-        recognise_counts: See `GroupStatement`.
-    """
-    names = [each for each in fractions if sizes.get(each)]
-    rows = np.array([float(sizes[each]) for each in names])
-    counted = recognise_counts and _are_counts(np.array([fractions[each] for each in names]), rows)
-    return dict(zip(names, _strengths(None, names, rows, counted=counted).tolist(), strict=True))
-
-
 def _sizes(given: Any, names: Sequence[Any]) -> FloatArray:
     """Number of rows of each group, as stated."""
     stated = as_mapping("group_sizes", given)

@@ -150,14 +150,6 @@ def check_for_groups(told: Any, X_unlabelled: Any) -> None:
         raise ValueError("`X_unlabelled` cannot be given together with `groups`: append these rows to `X`")
 
 
-def recognises_counts(told: Any) -> bool:
-    """Whether fractions that were counted among the rows get a larger concentration by default.
-
-    A natural gradient diverges if small groups have a large concentration.
-    """
-    return bool(told.posterior != NATURAL_GRADIENT)
-
-
 def _check_fractions(told: Any) -> None:
     if told.class_fractions is not None and not _is_list(told.class_fractions):
         raise ValueError(

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from selbo.estimator import SummaryClassifier
-from selbo.estimator.group_intake import default_concentrations
 from selbo.evaluation.check_groups import GroupCheck, check_groups
 from selbo.results import StatedGroup, StatedGroups
 from selbo.summary.grouped import NO_GROUP
@@ -43,24 +42,9 @@ class TaskGroups:
     sizes: dict[str, int]
 
     @classmethod
-    def of(
-        cls,
-        table: GroupTable,
-        rows: Sequence[str | None],
-        inputs: Numbers,
-        parts: Parts,
-        *,
-        recognise_counts: bool,
-    ) -> "TaskGroups":
-        """The groups of a table that is split into parts.
-
-        The default concentration is found here, from all rows, because fractions are about all rows of a group: those
-        that were counted among them are no whole numbers of the training rows.
-        """
+    def of(cls, table: GroupTable, rows: Sequence[str | None], inputs: Numbers, parts: Parts) -> "TaskGroups":
+        """The groups of a table that is split into parts."""
         sizes = Counter(each for each in rows if each is not None)
-        if table.concentration is None:
-            found = default_concentrations(table.fractions, sizes, recognise_counts=recognise_counts)
-            table = replace(table, concentration=found)
         train, test = (tuple(rows[row] for row in part.tolist()) for part in (parts.train, parts.test))
         return cls(table, tuple(rows), train, (inputs[parts.test], test), inputs, dict(sizes))
 
@@ -70,7 +54,10 @@ class TaskGroups:
         return len({each for each in self.train if each is not None})
 
     def arguments(self, rows: Sequence[str | None]) -> dict[str, Any]:
-        """Arguments of `SummaryClassifier.fit` for rows of these groups."""
+        """Arguments of `SummaryClassifier.fit` for rows of these groups.
+
+        Fractions are about all rows of a group: those that were counted among them are no whole numbers of some rows.
+        """
         return {**self.table.arguments(rows), "group_sizes": self.sizes}
 
 

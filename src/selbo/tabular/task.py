@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo.estimator import Statement, SummaryClassifier
-from selbo.estimator.settings import recognises_counts
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular.group_results import TaskGroups
 from selbo.tabular.groups import known_labels, read_groups
@@ -355,6 +354,6 @@ def _encode_groups(job: Job, table: Table) -> _Encoded:
         more.append(f"all {count} labels are used for training: with {FEWEST_LABELS} or more, some would be held out")
     tested = rows.test[known[rows.test] >= 0]
     parts = [(inputs[part], torch.from_numpy(known[part])) for part in (rows.train, rows.val, tested)]
-    groups = TaskGroups.of(stated, of_rows, inputs, rows, recognise_counts=recognises_counts(job.classifier))
+    groups = TaskGroups.of(stated, of_rows, inputs, rows)
     where = HeldOutRows((tested + 1).tolist(), _identifiers(preprocessing, table, tested))
     return _Encoded(preprocessing, parts, [*notes, *stated.notes, *more], None, where, groups)
