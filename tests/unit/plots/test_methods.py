@@ -6,6 +6,7 @@ import random
 import re
 
 import pytest
+from looks import assert_different, assert_same_everywhere
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from unit.report.test_page import fake as fake_comparison
@@ -26,14 +27,11 @@ COMPARISONS = {
 
 @pytest.mark.parametrize("where", COMPARISONS)
 def test_methods_of_one_comparison_look_different(where: str) -> None:
-    looks = method_styles(COMPARISONS[where]).values()
-    assert len({(look.colour, look.marker) for look in looks}) == len(COMPARISONS[where])
+    assert_different(method_styles, COMPARISONS[where])
 
 
 def test_a_method_looks_the_same_whatever_it_is_compared_with() -> None:
-    alone = {name: method_styles([name])[name] for names in COMPARISONS.values() for name in names}
-    for names in COMPARISONS.values():
-        assert method_styles(names) == {name: alone[name] for name in names}
+    assert_same_everywhere(method_styles, COMPARISONS.values())
 
 
 def test_the_methods_that_are_compared_most_have_a_colour_each_and_a_full_line() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from looks import assert_different, assert_same_everywhere
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -26,14 +27,11 @@ COMPARISONS = {
 
 @pytest.mark.parametrize("where", COMPARISONS)
 def test_methods_of_one_comparison_look_different(where: str) -> None:
-    looks = study_styles(COMPARISONS[where]).values()
-    assert len({(look.colour, look.marker) for look in looks}) == len(COMPARISONS[where])
+    assert_different(study_styles, COMPARISONS[where])
 
 
 def test_a_method_looks_the_same_whatever_it_is_compared_with() -> None:
-    alone = {name: study_styles([name])[name] for names in COMPARISONS.values() for name in names}
-    for names in COMPARISONS.values():
-        assert study_styles(names) == {name: alone[name] for name in names}
+    assert_same_everywhere(study_styles, COMPARISONS.values())
 
 
 def test_methods_of_the_library_keep_their_styles() -> None:
