@@ -266,19 +266,26 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
     known[case.labelled] = case.train.labels[case.labelled]
     if recipe.objective == "all_labels":
         known = case.train.labels
-    posterior = _fit_network(spec, case, known, device, learn_groups=recipe.objective in LEARN_GROUPS)
+    if recipe.members > 1 and not recipe.rounds:
+        raise ValueError("several `members` label images for another network, but `rounds` is 0")
+    seeds = [spec.seed, *(derive(spec.seed, "member", i) % (1 << 31) for i in range(1, recipe.members))]
+    learn_groups = recipe.objective in LEARN_GROUPS
+    fitted = [_fit_network(spec, case, known, device, seed, learn_groups=learn_groups) for seed in seeds]
     for _ in range(recipe.rounds):
-        log_probs = _log_probs(posterior, case.train.network_inputs(), draws=spec.evaluation.draws)
+        inputs, draws = case.train.network_inputs(), spec.evaluation.draws
+        log_probs = torch.stack([_log_probs(each, inputs, draws=draws) for each in fitted]).logsumexp(0)
         labels = torch.where(known < 0, most_probable_labels(log_probs, case), known)
-        posterior = _fit_network(spec, case, labels, device, learn_groups=False)
-    return posterior
+        fitted = [_fit_network(spec, case, labels, device, spec.seed, learn_groups=False)]
+    return fitted[0]
 
 
-def _fit_network(spec: RunSpec, case: GroupCase, labels: Tensor, device: str, *, learn_groups: bool) -> Posterior:
+def _fit_network(
+    spec: RunSpec, case: GroupCase, labels: Tensor, device: str, seed: int, *, learn_groups: bool
+) -> Posterior:
     """Train a new network on labels, -1 for none, and on groups if so."""
     recipe, inputs = spec.recipe, case.train.to(device).network_inputs()
     network = build.build_network(
-        spec.model, recipe, input_size=inputs[0].numel(), num_classes=case.train.num_classes, seed=spec.seed
+        spec.model, recipe, input_size=inputs[0].numel(), num_classes=case.train.num_classes, seed=seed
     )
     posterior = build.build_posterior(network.to(device), recipe, num_data=len(inputs))
     objective: Objective = CrossEntropy(len(inputs))
@@ -300,7 +307,7 @@ def _fit_network(spec: RunSpec, case: GroupCase, labels: Tensor, device: str, *,
         augment=recipe.augment or None,
         precision=recipe.precision,
         engine=build.choose_engine(spec.model, device),
-        seed=derive(spec.seed, "groups") % (1 << 31),
+        seed=derive(seed, "groups") % (1 << 31),
         device=device,
         callbacks=(),
         **settings,

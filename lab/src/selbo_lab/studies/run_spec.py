@@ -286,7 +286,8 @@ class Recipe:
         form: ``dirichlet`` or ``multinomial``.
         pool_draws: Use one histogram for all samples.
         ema_decay: Decay of the moving average of the histogram; 0 for none.
-        members: Number of networks of an ensemble.
+        members: Number of networks of an ensemble; for bags of images, of those whose mean prediction labels the images
+            in the first of the ``rounds``.
         summary_inputs: Inputs of the summary: ``train``, the training inputs; ``val``, the validation inputs, without
             their labels; or ``use``, unlabelled inputs of the target domain.
         summary_warmup: Steps over which the summary term grows; -1 to train on labels first (`selbo.labels_first`).

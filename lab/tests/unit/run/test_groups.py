@@ -352,6 +352,7 @@ def test_images_are_trained_in_batches_of_bags() -> None:
     for settings, message in (
         ({"objective": "mean_map"}, "'mean_map' is for tables"),
         ({"accuracy_concentration": 9.0}, "`accuracy_concentration` is for tables"),
+        ({"members": 2}, "`rounds` is 0"),
     ):
         with pytest.raises(ValueError, match=message):
             group_methods.train_group_method(replace(spec, recipe=replace(spec.recipe, **settings)), case)
@@ -378,6 +379,25 @@ def test_self_training_has_a_new_network_learn_from_labels_with_the_counts(monke
     assert (shares - case.fractions[:, 1]).abs().max() <= 1 / 8  # the known labels may change a count by one
     with pytest.raises(ValueError, match="`rounds` is for images"):
         group_methods.train_group_method(run_spec("group_belief", rounds=1), made_people(0))
+
+
+def test_several_teachers_label_images_by_their_mean_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, case = bags_of_images(rounds=1, members=3)
+    trained: list[tuple[Any, torch.Tensor, int]] = []
+
+    def spy(posterior: object, objective: Objective, data: Any, **settings: Any) -> None:
+        trained.append((posterior, data[1] if isinstance(data, tuple) else torch.empty(0), settings["seed"]))
+        fit(posterior, objective, data, **settings)
+
+    monkeypatch.setattr(group_methods, "fit", spy)
+    last = group_methods.train_group_method(spec, case)
+    assert last is trained[3][0]
+    teachers = [posterior for posterior, _, _ in trained[:3]]
+    assert len({seed for _, _, seed in trained[:3]}) == 3
+    inputs, groups = case.train.network_inputs(), case.groups
+    probs = [group_methods.group_predictions(spec, case, each, inputs, groups).exp() for each in teachers]
+    mean = torch.stack(probs).mean(0).log()
+    assert torch.equal(trained[3][1], group_methods.most_probable_labels(mean, case))
 
 
 # --- runs ---
