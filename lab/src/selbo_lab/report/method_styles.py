@@ -21,7 +21,7 @@ STUDY_METHODS: Final = (
             "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10 both-fractions-high-5",
             "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5",
         ),
-        *("unadjusted-3 trained-accuracy",),
+        *("unadjusted-3 trained-accuracy exact-self",),
     ),
     # brown: the ELBO, and standard deviations of the prior
     (
@@ -89,7 +89,10 @@ STUDY_METHODS: Final = (
             " labels-proportion-exact-accuracy",
             "ema pretrained expectation-bayes logistic-0.1-prior-high-10 proportion-wide labels-proportion-wide",
         ),
-        *("val-inputs plain-fractions proportion-exact-wide", "independent-5 proportion-exact-accuracy-wide"),
+        *(
+            "val-inputs plain-fractions proportion-exact-wide",
+            "independent-5 proportion-exact-accuracy-wide proportion-self",
+        ),
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     (
