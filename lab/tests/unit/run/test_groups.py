@@ -483,7 +483,7 @@ def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
         assert bool(variant.data.few_labels) == (name == "groups-labels")
     tuned = [each for each in real.tracks[0].methods if each.grid]
     budgets = {len(each.candidates()) for each in tuned if not each.name.endswith("-wide")}
-    settings = {"groups-images": 3, "groups-fashion": 6, "groups-cifar10": 6}.get(name, 4)
+    settings = {"groups-images": 3, "groups-fashion": 3, "groups-cifar10": 6}.get(name, 4)
     assert budgets == {settings}, "every method tries as many settings"
     narrow = {each.name: set(each.candidates()) for each in tuned}
     for each in tuned:
