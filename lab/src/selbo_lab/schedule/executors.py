@@ -1,4 +1,7 @@
-"""Executors of runs: this process, several processes, or a Ray cluster; the results are the same."""
+"""Executors of runs: this process, several processes, or a Ray cluster; the results are the same.
+
+An executor takes runs from a list until it is empty and all runs have ended. A run that ends may add others to it.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -97,32 +100,32 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+def here(works: list[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
     """One run after another, in this process."""
-    for work in works:
+    while works:
+        work = works.pop(0)
         on_start(work.spec)
         on_done(work.spec, do(work))
 
 
-def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+def processes(works: list[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
     """Execute runs in parallel processes.
 
     A free process takes a run similar to its last one, to reuse its trained networks or compiled code. A process whose
     run failed is not used again: a broken state, such as that of a GPU context, would break all later runs.
     """
-    waiting = list(works)
     with ExitStack() as stack:
 
         def new() -> ProcessPoolExecutor:
             return stack.enter_context(start_pool(1))
 
-        free = [new() for _ in range(min(jobs, max(1, len(works))))]
+        free: list[ProcessPoolExecutor] = []
         last: dict[ProcessPoolExecutor, RunSpec] = {}
         running: dict[Any, tuple[ProcessPoolExecutor, Work]] = {}
-        while waiting or running:
-            while waiting and free:
-                process = free.pop(0)
-                work = waiting.pop(next_for(last.pop(process, None), waiting, last.values()))
+        while works or running:
+            while works and len(running) < jobs:
+                process = free.pop(0) if free else new()
+                work = works.pop(next_for(last.pop(process, None), works, last.values()))
                 last[process] = work.spec
                 on_start(work.spec)
                 running[process.submit(do, work)] = process, work
@@ -139,8 +142,8 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
                 if done.status == "failed":
                     last.pop(process)
                     process.shutdown(wait=False)
-                    process = new()
-                free.append(process)
+                else:
+                    free.append(process)
                 on_done(work.spec, done)
 
 
@@ -176,7 +179,7 @@ def package_of_ray() -> Any:
     return cluster
 
 
-def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+def ray(works: list[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
     """Execute runs on a Ray cluster: a running one, or one on this machine.
 
     All machines need access to the results folder.
@@ -185,12 +188,13 @@ def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -
     cluster.init(ignore_reinit_error=True, log_to_driver=False)
     try:
         remote = cluster.remote(do)
-        running = {}
-        for work in works:
-            gpus = 1 if work.device.startswith("cuda") else 0
-            running[remote.options(num_cpus=1, num_gpus=gpus).remote(work)] = work
-            on_start(work.spec)
-        while running:
+        running: dict[Any, Work] = {}
+        while works or running:
+            while works:
+                work = works.pop(0)
+                gpus = 1 if work.device.startswith("cuda") else 0
+                running[remote.options(num_cpus=1, num_gpus=gpus).remote(work)] = work
+                on_start(work.spec)
             ended, _ = cluster.wait(list(running), num_returns=1)
             work = running.pop(ended[0])
             on_done(work.spec, cluster.get(ended[0]))
@@ -198,7 +202,7 @@ def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -
         cluster.shutdown()
 
 
-BY_NAME: Final[dict[str, Callable[[Sequence[Work], int, OnStart, OnDone], None]]] = {
+BY_NAME: Final[dict[str, Callable[[list[Work], int, OnStart, OnDone], None]]] = {
     "here": here,
     "processes": processes,
     "ray": ray,

@@ -1,7 +1,8 @@
 """Runs a study: executes missing runs, chooses settings on validation data, and gathers the results of all seeds."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -87,22 +88,15 @@ def run_study(
     chosen = [one_of("track", name, known) for name in tracks] if tracks else known
     count = study.seeds if seeds is None else whole("seeds", seeds, at_least=1)
     whole("jobs", jobs, at_least=1)
-    store = Store(folder)
-    run = _StudyRunner(store, BY_NAME[one_of("executor", executor, BY_NAME)], jobs, device, listener)
     part.check(study)
-    tuning = part.specs(study, plan.tuning_jobs(study, chosen))
-    reported = study.seed_range(count)
-    later = part.specs(study, plan.final_jobs(study, chosen, reported, {}))
-    run.need(tuning, later)
+    store = Store(folder)
+    planned = _Plan(store, study, chosen, study.seed_range(count), part)
+    run = _StudyRunner(store, BY_NAME[one_of("executor", executor, BY_NAME)], jobs, device, listener)
+    run.need(planned.now, planned.later)
     _write_manifest(store, study, chosen, count)
     if helpers:
-        run.sets([spec for spec in tuning if spec.data.labels], helpers)
-    run.all(tuning, also=len(later))
-    final = part.specs(study, plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen)))
-    run.need(final)
-    if helpers:
-        run.sets(final, helpers)
-    run.all(final, also=0)
+        run.sets([*planned.now, *planned.later], helpers)
+    run.all(planned)
     return gather(folder)
 
 
@@ -122,12 +116,46 @@ def require_data(
     """
     part.check(study)
     chosen = tracks or [track.name for track in study.tracks]
-    store, reported = Store(folder), study.seed_range(study.seeds if seeds is None else seeds)
-    run = _StudyRunner(store, BY_NAME[executor], 1, "cpu", lambda _: None)
-    tuning = part.specs(study, plan.tuning_jobs(study, chosen))
-    run.need(tuning, part.specs(study, plan.final_jobs(study, chosen, reported, {})))
-    if all(store.has(spec) for spec in tuning):
-        run.need(part.specs(study, plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))))
+    store = Store(folder)
+    planned = _Plan(store, study, chosen, study.seed_range(study.seeds if seeds is None else seeds), part)
+    _StudyRunner(store, BY_NAME[executor], 1, "cpu", lambda _: None).need(planned.now, planned.later)
+
+
+class _Plan:
+    """The runs of a study: those that can start, and reported runs whose settings have not been chosen yet.
+
+    Attributes:
+        now: Tuning runs, and reported runs of methods whose tuning runs have all ended.
+    """
+
+    def __init__(
+        self, store: Store, study: Study, tracks: Sequence[str], seeds: Sequence[int], part: plan.StudyPart
+    ) -> None:
+        self.store, self.seeds, self.specs = store, seeds, partial(part.specs, study)
+        self.val_nll = val_nll(store, study, tracks)
+        methods = list(plan.planned_methods(study, tracks))
+        self.waiting = [(planned, {spec.id for spec in planned.chosen_by()}) for planned in methods]
+        tuning = self.specs(job for planned in methods for job in planned.tuning_jobs())
+        self.now = [*tuning, *self._ready()]
+
+    @property
+    def later(self) -> list[RunSpec]:
+        """The other reported runs; their settings are those of the first candidate."""
+        found = self.specs(job for planned, _ in self.waiting for job in planned.final_jobs(self.seeds, {}))
+        return [spec for spec in found if can_be_trained(spec.recipe)]
+
+    def after(self, spec: RunSpec) -> list[RunSpec]:
+        """Reported runs that can start because this run has ended."""
+        result = None if spec.evaluation.test else self.store.read_validation(spec)
+        if result is None:
+            return []
+        self.val_nll[spec.id] = _nll_to_choose_by(result)
+        return self._ready()
+
+    def _ready(self) -> list[RunSpec]:
+        ready = [planned for planned, needs in self.waiting if needs <= self.val_nll.keys()]
+        self.waiting = [(planned, needs) for planned, needs in self.waiting if not needs <= self.val_nll.keys()]
+        return self.specs(job for planned in ready for job in planned.final_jobs(self.seeds, self.val_nll))
 
 
 class _StudyRunner:
@@ -135,7 +163,7 @@ class _StudyRunner:
 
     def __init__(self, store: Store, executor: Any, jobs: int, device: str, listener: ProgressListener) -> None:
         self.store, self.executor, self.jobs, self.device, self.listener = store, executor, jobs, device, listener
-        self.done = self.running = 0
+        self.done = self.started = self.running = 0
         self.failed: list[Done] = []
 
     def _threads(self) -> int:
@@ -160,26 +188,39 @@ class _StudyRunner:
 
         make_missing(sets, processes=helpers, told=told)
 
-    def all(self, specs: Sequence[RunSpec], *, also: int) -> None:
-        """Execute the missing runs; ``also`` more will follow."""
-        unique = list({spec.id: spec for spec in specs}.values())
-        missing = [spec for spec in unique if not self.store.has(spec)]
-        if not all(can_be_trained(spec.recipe) for spec in missing):
-            missing = [spec for spec in missing if can_be_trained(spec.recipe)]
-            unique = [spec for spec in unique if can_be_trained(spec.recipe)]
-            message = "runs of LightGBM are left out, as it is not installed: `pip install 'selbo-lab[tables]'`"
-            warnings.warn(message, UserWarning, stacklevel=2)
-        places = {spec.training: place for place, spec in reversed(list(enumerate(missing)))}
-        # long runs first, so that none is waited for at the end; runs that share networks follow each other
-        missing.sort(key=lambda spec: (-_length(spec), places[spec.training]))
-        self.done += len(unique) - len(missing)
-        total = self.done + len(missing) + also
+    def all(self, planned: "_Plan") -> None:
+        """Execute the missing runs; reported runs of a method start as soon as its settings are chosen."""
+        known: set[str] = set()
+        works: list[Work] = []
+        places: dict[Hashable, int] = {}
+
+        def add(specs: Sequence[RunSpec]) -> None:
+            new = list({spec.id: spec for spec in specs if spec.id not in known}.values())
+            missing = [spec for spec in new if not self.store.has(spec)]
+            left_out = {spec.id for spec in missing if not can_be_trained(spec.recipe)}
+            if left_out:
+                message = "runs of LightGBM are left out, as it is not installed: `pip install 'selbo-lab[tables]'`"
+                warnings.warn(message, UserWarning, stacklevel=2)
+            known.update(spec.id for spec in new if spec.id not in left_out)
+            self.done += len(new) - len(missing)
+            for spec in missing:
+                if spec.id not in left_out:
+                    places.setdefault(spec.training, len(places))
+                    works.append(Work(spec, str(self.store.folder), self.device, self._threads()))
+            works.sort(key=turn)
+
+        def turn(work: Work) -> tuple[bool, int, int]:
+            # reported runs wait for tuning runs; long runs first, so that none is waited for at the end; runs that
+            # share networks follow each other
+            return work.spec.evaluation.test, -_length(work.spec), places[work.spec.training]
 
         def say(label: str) -> None:
+            total = len(known) + len(planned.later)
             self.listener(StudyProgress(self.done, self.running, len(self.failed), total, label))
 
         def started(spec: RunSpec) -> None:
             self.running += 1
+            self.started += 1
             say(_label(spec))
 
         def ended(spec: RunSpec, how: Done) -> None:
@@ -188,17 +229,18 @@ class _StudyRunner:
                 self.failed.append(how)
             else:
                 self.done += 1
+                add(planned.after(spec))
             say(_label(spec))
 
+        add(planned.now)
         say("")
-        if missing:
-            works = [Work(spec, str(self.store.folder), self.device, self._threads()) for spec in missing]
+        if works:
             self.executor(works, self.jobs, started, ended)
         if self.failed:
             first = self.failed[0]
             raise Failed(
-                f"{len(self.failed)} of {len(missing)} runs failed, the first, {first.run_id}, with {first.error}; "
-                "finished runs are kept; run the same command again to resume"
+                f"{len(self.failed)} of {self.started} runs failed, the first, {first.run_id}, with "
+                f"{first.error}; finished runs are kept; run the same command again to resume"
             )
 
 

@@ -52,14 +52,48 @@ class StudyPart:
         ]
 
 
-def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[PlannedRun]:
-    """Tuning runs, for each candidate of each method with several candidates."""
-    for variant, track, method in _rows(study, tracks):
-        candidates = method.candidates()
+class PlannedMethod(NamedTuple):
+    """A method of a study for one of its variants, with its tuning runs and its reported runs."""
+
+    variant: Variant
+    track: Track
+    method: StudyMethod
+
+    def tuning_jobs(self) -> Iterator[PlannedRun]:
+        """Tuning runs, for each candidate if there are several."""
+        candidates = self.method.candidates()
         if len(candidates) > 1:
             for recipe in candidates:
-                for spec in tuning_specs(variant, track, recipe):
-                    yield PlannedRun(variant.name, track.name, method.name, spec)
+                for spec in tuning_specs(self.variant, self.track, recipe):
+                    yield self._run(spec)
+
+    def final_jobs(self, seeds: Sequence[int], val_nll: Mapping[str, float | None]) -> Iterator[PlannedRun]:
+        """Reported runs, with the chosen settings and all seeds."""
+        recipe = chosen(self.variant, self.track, self.method, val_nll)
+        for seed in seeds:
+            yield self._run(RunSpec(self.variant.data, self.variant.model, recipe, self.track.evaluation, seed))
+
+    def chosen_by(self) -> Iterator[RunSpec]:
+        """The tuning runs that its settings are chosen by: its own, or those of the method that it follows."""
+        followed = self.track.method(self.method.chosen_with or self.method.name)
+        like = self._replace(method=self.variant.adapted(self.track, followed))
+        yield from (job.spec for job in like.tuning_jobs())
+
+    def _run(self, spec: RunSpec) -> PlannedRun:
+        return PlannedRun(self.variant.name, self.track.name, self.method.name, spec)
+
+
+def planned_methods(study: Study, tracks: Sequence[str]) -> Iterator[PlannedMethod]:
+    """All methods of all variants of a study."""
+    for variant, track in study.comparisons(tracks):
+        for method in track.methods:
+            yield PlannedMethod(variant, track, variant.adapted(track, method))
+
+
+def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[PlannedRun]:
+    """Tuning runs, for each candidate of each method with several candidates."""
+    for planned in planned_methods(study, tracks):
+        yield from planned.tuning_jobs()
 
 
 def tuning_specs(variant: Variant, track: Track, recipe: Recipe) -> list[RunSpec]:
@@ -96,11 +130,8 @@ def final_jobs(
         seeds: Seeds of the runs.
         val_nll: Validation NLL of the tuning runs, by run id; None for a run that diverged.
     """
-    for variant, track, method in _rows(study, tracks):
-        recipe = chosen(variant, track, method, val_nll)
-        for seed in seeds:
-            spec = RunSpec(variant.data, variant.model, recipe, track.evaluation, seed)
-            yield PlannedRun(variant.name, track.name, method.name, spec)
+    for planned in planned_methods(study, tracks):
+        yield from planned.final_jobs(seeds, val_nll)
 
 
 def chosen(variant: Variant, track: Track, method: StudyMethod, val_nll: Mapping[str, float | None]) -> Recipe:
@@ -115,9 +146,3 @@ def chosen(variant: Variant, track: Track, method: StudyMethod, val_nll: Mapping
     found = {recipe: tuned_nll(variant, track, recipe, val_nll) for recipe in candidates}
     usable = {recipe: nll for recipe, nll in found.items() if nll is not None}
     return min(usable, key=usable.__getitem__) if usable else candidates[0]
-
-
-def _rows(study: Study, tracks: Sequence[str]) -> Iterator[tuple[Variant, Track, StudyMethod]]:
-    for variant, track in study.comparisons(tracks):
-        for method in track.methods:
-            yield variant, track, variant.adapted(track, method)

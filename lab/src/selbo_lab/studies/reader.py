@@ -86,9 +86,10 @@ def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
     shared = content.get("recipe", {})
     methods = tuple(_method(each, shared, where) for each in content["methods"])
     known = [method.name for method in methods]
+    choosing = [method.name for method in methods if not method.chosen_with]
     for method in methods:
         if method.chosen_with:
-            one_of(f"chosen_with of {method.name}", method.chosen_with, known)
+            one_of(f"chosen_with of {method.name}", method.chosen_with, choosing)
     reference = one_of("reference", content["reference"], known)
     focus = one_of("focus", content["focus"], known) if "focus" in content else ""
     evaluation = _made(EvaluationSpec, content.get("evaluation", {}), f"{where}.evaluation")

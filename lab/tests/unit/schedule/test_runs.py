@@ -11,7 +11,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -938,7 +938,7 @@ def test_runs_that_share_networks_go_to_the_process_that_has_them(tmp_path: Path
         taken.extend(work.spec for work in works)
 
     specs = [replace(SPEC, seed=seed, recipe=replace(RECIPE, correction=how)) for how in ("", "em") for seed in (0, 1)]
-    runner._StudyRunner(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
+    runner._StudyRunner(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(ReportedRuns(specs))
     assert taken == [specs[0], specs[2], specs[1], specs[3]]
 
 
@@ -967,8 +967,94 @@ def test_long_runs_start_first(tmp_path: Path) -> None:
         taken.extend(work.spec for work in works)
 
     specs = [replace(SPEC, recipe=recipe) for recipe in recipes]
-    runner._StudyRunner(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
-    assert [recipes.index(spec.recipe) for spec in taken] == [1, 4, 3, 0, 2]  # draws are those of Bayesian networks
+    specs.append(replace(SPEC, evaluation=replace(EVALUATION, test=False)))
+    runner._StudyRunner(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(ReportedRuns(specs))
+    assert taken[0] == specs[-1], "reported runs wait for tuning runs"
+    assert [recipes.index(spec.recipe) for spec in taken[1:]] == [1, 4, 3, 0, 2]  # draws are those of Bayesian networks
+
+
+class ReportedRuns(NamedTuple):
+    """Runs of a study in which nothing is chosen."""
+
+    now: list[RunSpec]
+    later: tuple[RunSpec, ...] = ()
+
+    def after(self, _: RunSpec) -> list[RunSpec]:
+        return []
+
+
+def test_reported_runs_start_when_the_settings_of_their_method_are_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when those of all methods are; and each run once."""
+    study = runner.load_known_study("sst", trial=True)
+    nll = {
+        job.spec.id: place for place, job in enumerate(reversed(list(plan.tuning_jobs(study, ["selbo"]))))
+    }  # the last candidate is the best
+    ended = set[str]()
+    monkeypatch.setattr(runner, "_nll_to_choose_by", lambda result: result)
+    monkeypatch.setattr(Store, "read_validation", lambda _, spec: nll[spec.id] if spec.id in ended else None)
+    monkeypatch.setattr(Store, "has", lambda _, spec: spec.id in ended)
+    monkeypatch.setattr(runner, "gather", lambda _: None)
+    reported = {
+        name: {job.spec for job in plan.final_jobs(study, ["selbo"], range(2), nll) if job.method == name}
+        for name in ("plain", "ensemble", "elbo")
+    }
+    heard: list[runner.StudyProgress] = []
+
+    def executor(works: list[executors.Work], jobs: int, on_start: Any, on_done: Any) -> None:
+        def end(name: str) -> None:
+            for job in plan.tuning_jobs(study, ["selbo"]):
+                if job.method == name:
+                    (work,) = [each for each in works if each.spec == job.spec]
+                    works.remove(work)
+                    finish(work.spec)
+
+        def finish(spec: RunSpec) -> None:
+            on_start(spec)
+            ended.add(spec.id)
+            on_done(spec, executors.Done(spec.id, "finished", None, 0.0))
+
+        def waiting() -> set[RunSpec]:
+            return {work.spec for work in works if work.spec.evaluation.test}
+
+        assert waiting() == set()
+        end("plain")
+        assert waiting() == reported["plain"] | reported["ensemble"], "an ensemble has the settings of its members"
+        end("elbo")
+        assert waiting() == reported["plain"] | reported["ensemble"] | reported["elbo"]
+        assert not any(work.spec.evaluation.test for work in works[: -len(waiting())]), "tuning runs come first"
+        while works:
+            finish(works.pop(0).spec)
+
+    monkeypatch.setitem(executors.BY_NAME, "here", executor)
+    runner.run_study(study, tmp_path, tracks=["selbo"], executor="here", listener=heard.append)
+    jobs = [*plan.tuning_jobs(study, ["selbo"]), *plan.final_jobs(study, ["selbo"], range(2), nll)]
+    assert ended == {job.spec.id for job in jobs}
+    assert {each.total for each in heard} == {len(ended)}
+    assert (heard[-1].done, heard[-1].running) == (len(ended), 0)
+
+
+def test_a_method_whose_tuning_failed_is_not_reported_but_others_are(tmp_path: Path) -> None:
+    study = runner.load_known_study("sst", trial=True)
+    part = plan.StudyPart(methods=("plain", "ensemble", "evidential"))
+    tuning = part.specs(study, plan.tuning_jobs(study, ["selbo"]))
+    lost = next(spec for spec in tuning if spec.recipe.objective == "evidential")
+
+    def executor(works: list[executors.Work], jobs: int, on_start: Any, on_done: Any) -> None:
+        while works:
+            spec = works.pop(0).spec
+            on_start(spec)
+            if spec != lost:
+                Store(tmp_path).write(execute.execute_run(spec))
+            on_done(spec, executors.Done(spec.id, "failed" if spec == lost else "finished", "out of luck", 0.0))
+
+    carrying = runner._StudyRunner(Store(tmp_path), executor, 1, "cpu", lambda _: None)
+    planned = runner._Plan(Store(tmp_path), study, ["selbo"], range(1), part)
+    with pytest.raises(runner.Failed, match=r"1 of 6 runs failed, the first, \w+, with out of luck"):
+        carrying.all(planned)
+    reported = [run.spec.recipe for run in Store(tmp_path).all() if run.spec.evaluation.test]
+    assert sorted((each.objective, each.members) for each in reported) == [("cross_entropy", 1), ("cross_entropy", 2)]
 
 
 # --- how large networks predict ---

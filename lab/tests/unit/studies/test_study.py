@@ -113,6 +113,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("tracks.selbo.methods.1.adaptation_rate", 0.0, "`adaptation_rate` must be"),
         ("tracks.selbo.methods.1.adaptation_epochs", 0, "`adaptation_epochs` must be"),
         ("tracks.selbo.methods.2.chosen_with", "nobody", "`chosen_with of ensemble` must be one of"),
+        ("tracks.selbo.methods.2.chosen_with", "ensemble", "`chosen_with of ensemble` must be one of elbo, plain, but"),
         ("tracks.selbo.reference", "nobody", "`reference` must be one of"),
         ("tracks.selbo.focus", "nobody", "`focus` must be one of"),
         ("tracks.ours", {}, "`track` must be one of"),
