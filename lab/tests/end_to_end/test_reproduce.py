@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -79,6 +80,14 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     assert selbo("report", str(tmp_path)).returncode == 0
     assert (folder / "report.html").is_file()
     assert times(folder) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_study_in_a_terminal_says_how_many_runs_are_done(tmp_path: Path) -> None:
+    chosen = ("--seeds", "1", "--executor", "here", "--device", "cpu", "--out", str(tmp_path))
+    _, seen = selbo_in_a_terminal("reproduce", "scores", "--smoke", *chosen)
+    said = re.findall(r"scores .*?(\d+/\d+ done, \d running)", seen)
+    assert (said[0], said[-1]) == ("0/5 done, 1 running", "5/5 done, 0 running")
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")

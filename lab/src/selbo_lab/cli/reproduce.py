@@ -227,18 +227,18 @@ def live(name: str) -> Iterator[Callable[["StudyProgress"], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=16),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} done, {task.fields[running]} running"),
-        TextColumn("{task.fields[failed]}"),
+        TextColumn("{task.fields[counts]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None, running=0, failed="")
+        task = bar.add_task(name, total=None, counts="")
 
         def told(progress: "StudyProgress") -> None:
-            failed = f"{progress.failed} failed" if progress.failed else ""
             what = name if progress.of == "runs" else f"{name}, {progress.of}"
-            done, total, running = progress.done, progress.total, progress.running
-            bar.update(task, description=what, completed=done, total=total, running=running, failed=failed)
+            counts = f"{progress.done}/{progress.total} done, {progress.running} running"
+            if progress.failed:
+                counts += f", {progress.failed} failed"
+            bar.update(task, description=what, completed=progress.done, total=progress.total, counts=counts)
 
         yield told
