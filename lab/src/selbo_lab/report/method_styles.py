@@ -16,10 +16,11 @@ STUDY_METHODS: Final = (
             "expect-unequal multinomial-accuracy labels-exact-accuracy accuracy-low-2 fractions-low-5 pool-labels",
         ),
         *(
-            "auto-equal fractions-0.3 natural-summary labels-exact-trained bold accuracy-high-5",
-            "auto-unequal fractions-1 narrow-summary timid accuracy-low-5",
-            "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10 both-fractions-high-5",
-            "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5",
+            "auto-equal fractions-0.3 natural-summary labels-exact-trained bold accuracy-high-5 swag-summary",
+            "auto-unequal fractions-1 narrow-summary timid accuracy-low-5 ensemble-summary",
+            "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10 both-fractions-high-5"
+            " mc-dropout-summary",
+            "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5 laplace-summary",
         ),
         *("unadjusted-3 trained-accuracy exact-self",),
     ),
