@@ -32,6 +32,10 @@ HALF_WAY: Final = 1e-12
 LARGEST_TOTAL: Final = 1e30
 """Largest sum of the weights of a class, and the reciprocal of the smallest: within single precision."""
 
+FEATURE_CHECKS: Final[dict[str, Any]] = {"dtype": np.float64, "order": "C", "ensure_all_finite": "allow-nan"}
+"""How scikit-learn shall check features. The last bit of a matrix product depends on the order of the numbers in
+memory: data frames store columns, arrays rows, and both are to give the same probabilities."""
+
 
 @dataclass(frozen=True)
 class FeatureScale:
@@ -339,12 +343,12 @@ def _first(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, Any]:
     estimator.encoder_ = FrameEncoder.of(X)
     labels = {} if y is None else {"y": y}
     if estimator.encoder_ is None:
-        found = validate_data(estimator, X, **labels, dtype=np.float64, ensure_all_finite="allow-nan")
+        found = validate_data(estimator, X, **labels, **FEATURE_CHECKS)
         return (found, None) if y is None else found
     given = None if y is None else validate_data(estimator, X="no_validation", y=y)
     _check_feature_names(estimator, X, reset=True)
     _check_n_features(estimator, X, reset=True)
-    numbers = check_array(estimator.encoder_(X), dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
+    numbers = check_array(estimator.encoder_(X), **FEATURE_CHECKS, input_name="X")
     check_consistent_length(numbers, given)
     return numbers, given
 
@@ -360,9 +364,7 @@ def _more(estimator: Any, name: str, X: Any) -> FloatArray:
     _check_feature_names(estimator, X, reset=False)
     encoder: FrameEncoder | None = getattr(estimator, "encoder_", None)
     given = X if encoder is None else encoder(X)
-    found: FloatArray = check_array(
-        given, dtype=np.float64, estimator=estimator, input_name=name, ensure_all_finite="allow-nan"
-    )
+    found: FloatArray = check_array(given, **FEATURE_CHECKS, estimator=estimator, input_name=name)
     width = estimator.n_features_in_ if encoder is None else found.shape[1]
     if found.shape[1] != width:
         raise ValueError(f"`{name}` must have {estimator.n_features_in_} columns, as `X` has, but has {found.shape[1]}")
@@ -373,7 +375,7 @@ def take_in_inputs(estimator: Any, X: Any) -> FloatArray:
     """Features to predict from as numbers, for a fitted estimator."""
     if getattr(estimator, "encoder_", None) is not None:
         return _more(estimator, "X", X)
-    found: FloatArray = validate_data(estimator, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+    found: FloatArray = validate_data(estimator, X, **FEATURE_CHECKS, reset=False)
     return found
 
 

@@ -24,6 +24,7 @@ from unit.estimator.small import blobs, needs_names, quick, two_groups
 
 import selbo
 from selbo.estimator.classifier import CONCENTRATION_GRID, SummaryClassifier
+from selbo.estimator.intake import take_in_inputs
 from selbo.presets import METHODS
 
 # --- scikit-learn's own checks ---
@@ -86,6 +87,16 @@ def test_data_frames_and_labels_of_text() -> None:
     np.testing.assert_array_equal(from_polars.predict_proba(frame), from_numpy.predict_proba(X))
     with pytest.raises(ValueError, match="feature names"):
         from_polars.predict(frame.select(reversed(names)))
+
+
+def test_the_order_of_numbers_in_memory_is_without_effect() -> None:
+    X, y = blobs(40, classes=2)
+    fitted = quick().fit(X, y)
+    by_column = np.asfortranarray(X)
+    assert not by_column.flags.c_contiguous
+    assert take_in_inputs(fitted, by_column).flags.c_contiguous  # else equal only on some processors
+    np.testing.assert_array_equal(fitted.predict_proba(by_column), fitted.predict_proba(X))
+    np.testing.assert_array_equal(quick().fit(by_column, y).predict_proba(X), fitted.predict_proba(X))
 
 
 def test_data_frames_of_pandas() -> None:
