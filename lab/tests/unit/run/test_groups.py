@@ -473,7 +473,10 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
     assert len(trained) == 2 * group_runs.GROUP_PARTS
 
 
-@pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images", "groups-fashion", "groups-cifar10"])
+@pytest.mark.parametrize(
+    "name",
+    ["groups", "groups-labels", "groups-images", "groups-fashion", "groups-fashion-convnet", "groups-cifar10"],
+)
 def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
     """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
     real = runner.load_known_study(name)
@@ -483,7 +486,8 @@ def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
         assert bool(variant.data.few_labels) == (name == "groups-labels")
     tuned = [each for each in real.tracks[0].methods if each.grid]
     budgets = {len(each.candidates()) for each in tuned if not each.name.endswith("-wide")}
-    settings = {"groups-images": 3, "groups-fashion": 3, "groups-cifar10": 6}.get(name, 4)
+    by_study = {"groups-images": 3, "groups-fashion": 3, "groups-fashion-convnet": 3, "groups-cifar10": 6}
+    settings = by_study.get(name, 4)
     assert budgets == {settings}, "every method tries as many settings"
     narrow = {each.name: set(each.candidates()) for each in tuned}
     for each in tuned:

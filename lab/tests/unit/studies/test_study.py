@@ -519,6 +519,7 @@ FIRST_SEEDS = {
     "groups": 200,
     "groups-labels": 200,
     "groups-fashion": 220,
+    "groups-fashion-convnet": 230,
     "tables": 400,
     "tables-tuned": 420,
     "few-labels": 400,
