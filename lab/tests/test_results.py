@@ -46,6 +46,16 @@ def test_every_stored_run_is_one_of_the_study_as_it_stands(name: str) -> None:
     assert store.packed.stat().st_size < 2**20
 
 
+def test_rows_without_a_summary_are_runs_of_the_study_posteriors() -> None:
+    """So that `posteriors-summaries` compares with them and repeats none."""
+    found = runner.load_known_study("posteriors-summaries")
+    jobs = plan.final_jobs(found, ["selbo"], found.seed_range(found.seeds), {})
+    without = {job.spec.id for job in jobs if not job.method.endswith("-summary")}
+    stored = Store(results.RESULTS / "posteriors").ids()
+    assert len(without) == 4 * found.seeds
+    assert without <= stored
+
+
 @pytest.mark.parametrize("name", ["scores", "sst", "shift-cifar10", "shift-mnist35"])
 def test_ids_are_those_of_the_settings(name: str) -> None:
     for run in Store(results.RESULTS / name).all():

@@ -474,10 +474,17 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["groups", "groups-labels", "groups-images", "groups-fashion", "groups-fashion-convnet", "groups-cifar10"],
+    ("name", "settings"),
+    [
+        ("groups", 4),
+        ("groups-labels", 4),
+        ("groups-images", 3),
+        ("groups-fashion", 3),
+        ("groups-fashion-convnet", 3),
+        ("groups-cifar10", 6),
+    ],
 )
-def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
+def test_a_study_of_groups_has_groups_and_equal_budgets(name: str, settings: int) -> None:
     """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
     real = runner.load_known_study(name)
     for variant in real.variants:
@@ -486,8 +493,6 @@ def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
         assert bool(variant.data.few_labels) == (name == "groups-labels")
     tuned = [each for each in real.tracks[0].methods if each.grid]
     budgets = {len(each.candidates()) for each in tuned if not each.name.endswith("-wide")}
-    by_study = {"groups-images": 3, "groups-fashion": 3, "groups-fashion-convnet": 3, "groups-cifar10": 6}
-    settings = by_study.get(name, 4)
     assert budgets == {settings}, "every method tries as many settings"
     narrow = {each.name: set(each.candidates()) for each in tuned}
     for each in tuned:
