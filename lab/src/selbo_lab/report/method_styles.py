@@ -20,7 +20,8 @@ STUDY_METHODS: Final = (
             "auto-unequal fractions-1 narrow-summary timid accuracy-low-5 ensemble-summary",
             "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10 both-fractions-high-5"
             " mc-dropout-summary",
-            "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5 laplace-summary",
+            "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5 laplace-summary"
+            " narrow-unlabelled",
         ),
         *("unadjusted-3 trained-accuracy exact-self",),
     ),
@@ -31,7 +32,7 @@ STUDY_METHODS: Final = (
             "elbo-known natural labels-prior fixed-precision pool-prior",
             "elbo-em elbo-em-bcts narrow exact-trained pool-prior-low-5 labels-wide",
             "elbo-bbse prior-0.02 wide natural-pair pool-prior-high-5 labels-prior-wide",
-            "prior-0.05 prior-0.2 pool-prior-high-10",
+            "prior-0.05 prior-0.2 pool-prior-high-10 narrowest",
             "prior-0.1",
         ),
         *("prior-0.25", "prior-0.5", "prior-1 prior-1.0", "prior-2"),
@@ -75,8 +76,8 @@ STUDY_METHODS: Final = (
             "raw all-labels mlp-temperature",
             "plain-known sgd known",
             "plain-em plain-em-bcts adam em",
-            "plain-bbse rlls",
-            "kl-0.01 inputs-100 known-high-5",
+            "plain-bbse rlls plain-sgd",
+            "kl-0.01 inputs-100 known-high-5 plain-sgd-known",
             "kl-0.03 inputs-300 known-low-5",
         ),
         *("kl-0.1 inputs-1000", "kl-0.3", "kl-1.0"),
@@ -87,7 +88,7 @@ STUDY_METHODS: Final = (
             "proportion labels-proportion trees-stopped logistic-0.1-prior",
             "expectation sgd-summary proportion-exact logistic-0.1-prior-low-5 trees-tuned labels-proportion-exact",
             "multinomial warm-up expectation-shift logistic-0.1-prior-high-5 proportion-exact-accuracy"
-            " labels-proportion-exact-accuracy",
+            " labels-proportion-exact-accuracy sgd-unlabelled",
             "ema pretrained expectation-bayes logistic-0.1-prior-high-10 proportion-wide labels-proportion-wide",
         ),
         *(
@@ -101,7 +102,7 @@ STUDY_METHODS: Final = (
         "uniform uniform-equal batchnorm mc-dropout temperature-20 lightgbm-tuned",
         "uniform-unequal batchnorm-known swag temperature-1000",
         "confidence tent laplace bcts-100",
-        "source-temperature lascal",
+        "source-temperature lascal batchnorm-sgd",
     ),
 )
 """Methods of the studies, beside those that the library knows: one row per colour, one position per marker.

@@ -206,7 +206,7 @@ WIDE_GRIDS = {
     "shift-sst": (10, 10, 25),
     "shift-mnist35": (10, 10, 25),
     "shift-tables": (10, 10, 25),
-    "shift-cifar10": (7, 4, 12),
+    "shift-cifar10": (8, 4, 12),
 }
 """Studies whose grids reach as far as a setting makes sense (lab/docs/designs.md): grids, least and most settings."""
 
