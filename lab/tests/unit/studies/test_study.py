@@ -520,6 +520,7 @@ FIRST_SEEDS = {
     "groups-labels": 200,
     "groups-fashion": 220,
     "groups-fashion-convnet": 230,
+    "groups-fashion-sizes": 235,
     "tables": 400,
     "tables-tuned": 420,
     "few-labels": 400,
