@@ -41,7 +41,7 @@ from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figure
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, stated_exactly
 from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, build_tables, iter_tables
 from selbo_lab.report.table_files import markdown
-from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, RunCost, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan
@@ -735,9 +735,10 @@ def what_is_trained(recipe: Recipe) -> Recipe:
 
 
 def shared_seeds(first: MethodRuns, second: MethodRuns) -> list[tuple[Run, Run]]:
-    """Runs of two methods with the same seed."""
+    """Runs of two methods with the same seed; one run that both studies store is no repeat."""
     theirs = {run.spec.seed: run for run in second.there}
-    return [(run, theirs[run.spec.seed]) for run in first.there if run.spec.seed in theirs]
+    pairs = [(run, theirs[run.spec.seed]) for run in first.there if run.spec.seed in theirs]
+    return [(run, other) for run, other in pairs if run.made_by != other.made_by]
 
 
 def repeats() -> str:
@@ -759,11 +760,14 @@ def repeats() -> str:
 
 
 def times() -> str:
-    """How long the runs of each study took, by machine."""
+    """How long the runs of each study took, by machine; a run that two studies store counts for the first."""
     lines = ["| study | machine | runs | time |", "| :--- | :--- | ---: | ---: |"]
+    counted: set[RunCost] = set()
     for study in studies():
         spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for run in Store(RESULTS / study).all_costs():
+        costs = [run for run in Store(RESULTS / study).all_costs() if run not in counted]
+        counted.update(costs)
+        for run in costs:
             begin = datetime.fromisoformat(run.made_by.time.replace("Z", "+00:00")).timestamp()
             spans[run.made_by.machine].append((begin, begin + run.seconds.all))
         for machine, found in sorted(spans.items()):

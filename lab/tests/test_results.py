@@ -84,9 +84,10 @@ class StoredSpec(msgspec.Struct):
 
 
 class Stored(msgspec.Struct):
-    """Of a stored run, only its settings: the rest is passed over."""
+    """Of a stored run, only its settings and where and when it ran: the rest is passed over."""
 
     spec: StoredSpec
+    made_by: msgspec.Raw
 
 
 @cache
@@ -100,16 +101,18 @@ def completed(kind: type, written: bytes) -> str:
 
 def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
     """Read from the files: same data, network, recipe and seed, whatever it was tested on."""
-    seen = defaultdict[tuple[str | int, ...], set[str]](set)
+    seen = defaultdict[tuple[str | int, ...], dict[bytes, str]](dict)
     for name in results.studies():
         with lzma.open(results.RESULTS / f"{name}.jsonl.xz", "rt", encoding="utf-8") as file:
-            stored = [msgspec.json.decode(line, type=Stored).spec for line in file.readlines()[1:]]
-        for spec in stored:
+            stored = [msgspec.json.decode(line, type=Stored) for line in file.readlines()[1:]]
+        for run in stored:
+            spec, ran = run.spec, bytes(run.made_by)  # one run that two studies store is no repeat
             if spec.seed >= plan.TUNING_SEED:  # settings are chosen alike in studies that share their grids
                 continue
             parts = ((DataSpec, spec.data), (ModelSpec, spec.model), (Recipe, spec.recipe))
-            seen[(*(completed(kind, bytes(written)) for kind, written in parts), spec.seed)].add(name)
-    shared = {frozenset(found) for found in seen.values() if len(found) > 1}
+            seen[(*(completed(kind, bytes(written)) for kind, written in parts), spec.seed)].setdefault(ran, name)
+    names = [frozenset(found.values()) for found in seen.values()]
+    shared = {found for found in names if len(found) > 1}
     assert shared == {frozenset((first[0], second[0])) for first, second in results.repeated()}
     listed = results.repeats()
     assert all(f"| `{a}` | `{b}` |" in listed for a, b in (sorted(each) for each in shared))

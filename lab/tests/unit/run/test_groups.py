@@ -480,7 +480,7 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
         ("groups-labels", 4),
         ("groups-images", 3),
         ("groups-fashion", 3),
-        ("groups-fashion-convnet", 3),
+        ("groups-fashion-convnet", 4),
         ("groups-cifar10", 6),
     ],
 )
