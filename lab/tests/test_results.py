@@ -118,6 +118,11 @@ def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
     assert all(f"| `{a}` | `{b}` |" in listed for a, b in (sorted(each) for each in shared))
 
 
+def test_a_run_that_two_studies_store_counts_for_the_first_in_the_table_of_times() -> None:
+    own = Store(results.RESULTS / "posteriors-summaries").ids() - Store(results.RESULTS / "posteriors").ids()
+    assert f"| `posteriors-summaries` | NVIDIA H200 | {len(own)} |" in results.times()
+
+
 def test_a_recipe_is_the_same_but_for_what_an_objective_does_not_look_at() -> None:
     recipe = Recipe("elbo", bayesian=True, concentration=0.1, kl_weight=0.5)
     told = replace(recipe, belief="uniform", partition="equal", concentration=9.0)

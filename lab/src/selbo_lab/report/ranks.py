@@ -50,7 +50,7 @@ def _same_but_for_precision(case: StudyComparison, other: StudyComparison) -> bo
 
 
 def group_ranks(results: StudyResults, track: str, among: Collection[str] = ()) -> StudyTable | None:
-    """Mean ranks of methods for groups by NLL and ECE; None if the study is about something else.
+    """Mean ranks of methods for groups by NLL and ECE; None if the study has one case or is about something else.
 
     A method that has all labels, and accuracies that are stated wrongly, are left out.
 
@@ -60,7 +60,7 @@ def group_ranks(results: StudyResults, track: str, among: Collection[str] = ()) 
         among: Names of the methods to rank; all of them if empty.
     """
     cases = counted_once([each for each in results.of_track(track) if each.data.groups and each.tested])
-    if not cases:
+    if len(cases) < 2:  # the mean of one rank is the rank
         return None
     compared = [method for method in cases[0].methods if _is_ranked(method, among)]
     others = {method.name for method in cases[0].methods} - {method.name for method in compared}

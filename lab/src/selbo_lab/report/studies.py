@@ -342,16 +342,16 @@ def one_class_runs(method: MethodRuns) -> int:
 
 
 class Tuned(NamedTuple):
-    """Validation NLL of the chosen settings, the lowest and highest of all candidates, and the number of failures."""
+    """Validation NLL of the chosen settings, the lowest and highest of all candidates, and how many have none."""
 
     chosen: float | None
     low: float | None
     high: float | None
-    failed: int
+    unknown: int
 
 
 def tuned(method: MethodRuns) -> Tuned:
-    """Results of the tuning runs of a method; a run without a finite NLL has failed."""
+    """Results of the tuning runs of a method; one that diverged or is missing has no NLL."""
     known = [each.val_nll for each in method.tried if each.val_nll is not None]
     chosen = [each.val_nll for each in method.tried if is_chosen(method, each)]
     low, high = min(known, default=None), max(known, default=None)

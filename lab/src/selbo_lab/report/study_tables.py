@@ -383,7 +383,7 @@ def _settings(results: StudyResults, comparison: StudyComparison) -> StudyTable:
     for method, took in zip(comparison.methods, studies.timings(comparison).values(), strict=True):
         tried, chosen, found = method.tried, method.chosen, studies.tuned(method)
         grid = _named({name: dict.fromkeys(each.settings[name] for each in tried) for name in chosen})
-        failed = f"; {found.failed} without a finite NLL" if found.failed else ""
+        unknown = f"; {found.unknown} diverged or missing" if found.unknown else ""
         nothing = f"as {method.chosen_with}" if method.chosen_with else "nothing"
         rows.append(
             [
@@ -391,7 +391,7 @@ def _settings(results: StudyResults, comparison: StudyComparison) -> StudyTable:
                 Entry(_named({name: [setting] for name, setting in chosen.items()}) or "–"),
                 Entry("–" if found.chosen is None else f"{found.chosen:.4f}"),
                 Entry("–" if found.low is None else f"{found.low:.4f}–{found.high:.4f}"),
-                Entry(f"{len(tried)}: {grid}{failed}" if tried else nothing),
+                Entry(f"{len(tried)}: {grid}{unknown}" if tried else nothing),
                 Entry("–") if took.mean is None else Entry(f"{took.mean:.1f}", note=_in_brackets(took.note)),
             ]
         )

@@ -72,7 +72,12 @@ def test_ranks_among_some_methods() -> None:
 
 
 def test_other_studies_have_no_such_table() -> None:
-    assert group_ranks(fakes.typed(fakes.study([case(FIRST, data={"name": "mnist35"})])), "selbo") is None
+    cases = [case(each, data={"name": "mnist35"}, variant=name) for each, name in ((FIRST, "v"), (SECOND, "w"))]
+    assert group_ranks(fakes.typed(fakes.study(cases)), "selbo") is None
+
+
+def test_one_case_has_no_mean_ranks() -> None:
+    assert group_ranks(fakes.typed(fakes.study([case(FIRST)])), "selbo") is None
 
 
 def test_an_interval_holds_the_mean_and_is_a_point_for_equal_values() -> None:

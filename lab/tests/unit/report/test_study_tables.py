@@ -353,7 +353,7 @@ def test_the_table_of_settings() -> None:
         "weight decay 0.001; steps 5",
         "0.4000",
         "0.4000–0.5000",
-        "3: weight decay 0, 0.001, 0.01; steps 5; 1 without a finite NLL",
+        "3: weight decay 0, 0.001, 0.01; steps 5; 1 diverged or missing",
         "5.0",
     ]
     assert [entry.text for entry in table.rows[2]][1:] == ["–", "–", "–", "nothing", "5.0 (1 of 3 diverged)"]
