@@ -23,7 +23,7 @@ STUDY_METHODS: Final = (
             "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5 laplace-summary"
             " narrow-unlabelled",
         ),
-        *("unadjusted-3 trained-accuracy exact-self",),
+        *("unadjusted-3 trained-accuracy exact-self natural-summary-same",),
     ),
     # brown: the ELBO, and standard deviations of the prior
     (
@@ -94,6 +94,8 @@ STUDY_METHODS: Final = (
         *(
             "val-inputs plain-fractions proportion-exact-wide",
             "independent-5 proportion-exact-accuracy-wide proportion-self",
+            "sgd-fractions",
+            "sgd-fractions-batchnorm",
         ),
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm

@@ -206,7 +206,7 @@ WIDE_GRIDS = {
     "shift-sst": (10, 10, 25),
     "shift-mnist35": (10, 10, 25),
     "shift-tables": (10, 10, 25),
-    "shift-cifar10": (8, 4, 12),
+    "shift-cifar10": (9, 4, 15),
 }
 """Studies whose grids reach as far as a setting makes sense (lab/docs/designs.md): grids, least and most settings."""
 
@@ -512,6 +512,7 @@ FIRST_SEEDS = {
     "posteriors": 80,
     "posteriors-20k": 110,
     "posteriors-plain": 170,
+    "posteriors-plain-20k": 195,
     "posteriors-resnet": 180,
     "posteriors-resnet-plain": 185,
     "posteriors-summaries": 80,
