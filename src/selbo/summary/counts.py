@@ -12,6 +12,9 @@ from selbo._numerics import HALF_LOG_2PI, MULTINOMIAL_FLOOR
 UNDERFLOW: Final = 1e-290
 """Smallest probability of a count that is told from zero."""
 
+SHORT: Final = 5
+"""Most coefficients of polynomials that are multiplied term by term; longer ones take few operations by a table."""
+
 COUNT_VARIANCE: Final = 1.0 / 12.0
 """Variance of a uniform distribution of width one: a count is a whole number, a Gaussian variable is not."""
 
@@ -50,8 +53,12 @@ def no_trials(like: Tensor, count: int) -> Tensor:
 def _products(one: Tensor, other: Tensor) -> Tensor:
     """Coefficients of products of polynomials: (..., L), (..., L) -> (..., 2L - 1)."""
     length = one.shape[-1]
-    shifted = [F.pad(one[..., i : i + 1] * other, (i, length - 1 - i)) for i in range(length)]
-    return sum(shifted[1:], shifted[0])
+    if length <= SHORT:
+        shifted = [F.pad(one[..., i : i + 1] * other, (i, length - 1 - i)) for i in range(length)]
+        return sum(shifted[1:], shifted[0])
+    table = F.pad(one.unsqueeze(-1) * other.unsqueeze(-2), (0, length)).flatten(-2)
+    # read in rows that are shorter by one, each row is shifted by one place against the row before
+    return table[..., :-length].unflatten(-1, (length, 2 * length - 1)).sum(-2)
 
 
 def exact_count_log_prob(pmf: Tensor, *, fraction: Tensor, concentration: Tensor, size: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ from selbo.summary.counts import (
     UNDERFLOW,
     exact_count_log_prob,
     gaussian_count_log_prob,
-    no_trials,
     poisson_binomial,
 )
 from selbo.summary.likelihood import Summary, log_dirichlet, nearest_masses
@@ -35,9 +34,10 @@ FRACTION_SUM_TOLERANCE: Final = 0.02
 TINY: Final = torch.finfo(torch.float32).tiny
 """Smallest divisor."""
 
-EXACT_UP_TO: Final = 8
-"""Default size of the largest group whose counts are evaluated exactly. In groups of nine the Gaussian form is off by
-.04 nats on average (docs/reference/measurements-groups.md), and exact evaluation of larger groups costs more."""
+EXACT_UP_TO: Final = 64
+"""Default size of the largest group whose counts are evaluated exactly. The Gaussian form rewards confidence: with ten
+classes its likeliest temperature is .8 in groups of 16 and .95 in groups of 64, where 1 is right
+(docs/reference/measurements-groups.md)."""
 
 OneBelief: TypeAlias = Belief | Sequence[float] | Tensor | FloatArray
 """A belief, or one mass per region."""
@@ -100,9 +100,10 @@ class GroupedSummary(Summary):
             the group or more, because a stated error that is not there rewards overconfidence.
         form: ``"dirichlet"``: the paper's likelihood per group, Eq. (5). ``"multinomial"``: concentration times the
             proportion loss, see `multinomial_log_prob`. ``"counts"``: memberships are probabilities, counts of a group
-            are sums of independent samples from them, and fractions are uncertain: `gaussian_count_log_prob`, exact for
-            small groups (``exact_up_to``). It is meant for `ClassRegions` at temperature 1. It accounts for the size
-            of the group, and rewards confident predictions. Weights of rows are multiplicities.
+            are sums of independent samples from them, and fractions are uncertain: `exact_count_log_prob` for small
+            groups (``exact_up_to``), `gaussian_count_log_prob` for larger ones. It is meant for `ClassRegions` at
+            temperature 1. It accounts for the size of the group, and rewards confident predictions. Weights of rows
+            are multiplicities.
         sizes: Number of rows of each group in the whole data set, shape (G,). If given, the value estimates the sum
             over all groups from those of the batch: m of the n rows of a group count m/n, and the sum is multiplied by
             the rows of the data set per row of the batch. `selbo.fit` provides them. If not given, the value is the
@@ -112,8 +113,10 @@ class GroupedSummary(Summary):
         ema_decay: Decay of a moving average of the histogram of each group, `GroupAverage`, for groups larger than a
             batch. In training mode the likelihood is evaluated at the averages, and its gradient is applied to the
             batch.
-        exact_up_to: Largest group, in rows, whose counts are evaluated exactly. Exact evaluation is for two regions and
-            whole groups; it is not used with weights, moving averages or reductions, such as several processes.
+        exact_up_to: Largest group, in rows, whose counts are evaluated exactly. For more than two regions the value is
+            a composite likelihood: the mean over regions of the log-likelihood of the count of each, times R - 1, the
+            number of counts that are free. Exact evaluation is for whole groups; it is not used with weights, moving
+            averages or reductions, such as several processes.
         reductions: Functions applied in order to sums by group, shape (..., G, columns), such as a sum over processes.
         validate: When to also validate the values of the log-probabilities: see `SummaryLikelihood`.
         name: Name in logs.
@@ -193,7 +196,10 @@ class GroupedSummary(Summary):
     @sizes.setter
     def sizes(self, sizes: Tensor | None) -> None:
         self._sizes = sizes
-        self._may_be_exact = sizes is None or bool(((sizes > 0) & (sizes <= self.exact_up_to)).any())
+        self._smallest, self._places = 1, self.exact_up_to
+        if sizes is not None:
+            small = sizes[(sizes >= 1) & (sizes <= self.exact_up_to)].tolist()
+            self._smallest, self._places = (int(min(small)), int(max(small))) if small else (1, 0)
 
     def set_sizes(self, groups: Tensor, weights: Tensor | None = None) -> None:
         """Set ``sizes`` from the groups of all rows of a data set, shape (N,), and their weights, if they have any."""
@@ -348,10 +354,8 @@ class GroupedSummary(Summary):
         else:
             products = means[..., regions:].unflatten(-1, (regions, regions))
             values = self._counts(sums, histogram, products, s0, strength, whole=averaged)
-            possible = self.exact_up_to and self._may_be_exact and weights is None and not self.reductions
-            if regions == 2 and possible and not averaged:
-                exact, applies = self._exact(sums, s0, strength)
-                values = torch.where(applies, exact, values)
+            if self._places and weights is None and not self.reductions and not averaged:
+                values = self._exact(sums, s0, strength, values)
         return torch.where(here, values, 0.0)
 
     def _counts(
@@ -375,29 +379,47 @@ class GroupedSummary(Summary):
             total=total,
         )
 
-    def _exact(self, sums: Sums, s0: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
-        """Exact likelihood of the counts of each slot, and where it applies: small groups that are whole."""
-        rows, slots = sums.slots.rows, len(sums.slots.groups)
-        places = min(self.exact_up_to, len(rows))
-        # the rows of a slot stand side by side; those of a large slot that do not fit go to an extra place
-        ordered, order = rows.sort(stable=True)
+    def _exact(self, sums: Sums, s0: Tensor, strength: Tensor, otherwise: Tensor) -> Tensor:
+        """Likelihood by exact counts of each slot with a small group that is whole, and otherwise another value."""
+        rows = sums.slots.rows
         number = torch.zeros_like(sums.slots.groups).index_add(0, rows, torch.ones_like(rows))
-        position = torch.arange(len(rows), device=rows.device) - (number.cumsum(0) - number).index_select(0, ordered)
-        place = torch.where(position < places, ordered * places + position, slots * places)
-        probs = sums.memberships.index_select(-2, order)
-        empty = no_trials(probs, slots * places + 1)
-        trials = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (slots, places))
-        here, size = sums.sizes > 0, sums.sizes
-        values = exact_count_log_prob(
-            poisson_binomial(trials),
-            fraction=s0[..., 1],
-            concentration=strength,
-            size=torch.where(here, size, 1.0),
-        )
-        applies = here & (size <= places) & (values > math.log(2 * UNDERFLOW))  # below, there is no gradient
+        small = sums.slots.used & (number > 0) & (number <= self._places)
         if self.sizes is not None:
-            applies = applies & (self.sizes.to(size.device).index_select(0, sums.slots.groups).to(size) <= size)
-        return values, applies
+            small = small & (self.sizes.to(rows.device).index_select(0, sums.slots.groups) <= number)
+        count, places = self._room(small, number, len(rows))
+        if count == 0:
+            return otherwise
+        # small groups come first, and the rows of each stand side by side; the others go to an extra place
+        kept = small.long().argsort(stable=True, descending=True)[:count]
+        rank = torch.full_like(number, count).index_copy(0, kept, torch.arange(count, device=rows.device))
+        ordered, order = torch.where(small, rank, count).index_select(0, rows).sort(stable=True)
+        applies = small.index_select(0, kept)
+        size = torch.where(applies, number.index_select(0, kept), 0)
+        before = F.pad(size.cumsum(0), (1, 0))
+        position = torch.arange(len(rows), device=rows.device) - before.index_select(0, ordered)
+        place = torch.where(ordered < count, ordered * places + position, count * places)
+        probs = sums.memberships.index_select(-2, order)
+        empty = probs.new_zeros(*probs.shape[:-2], count * places + 1, probs.shape[-1])
+        members = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (count, places)).transpose(-1, -2)
+        fractions = s0.index_select(-2, kept)
+        if probs.shape[-1] == 2:  # the count of one region gives that of the other
+            members, fractions = members[..., 1:, :], fractions[..., 1:]
+        by_region = exact_count_log_prob(
+            poisson_binomial(torch.stack([1 - members, members], -1)),
+            fraction=fractions,
+            concentration=strength.index_select(0, kept).unsqueeze(-1),
+            size=size.clamp(min=1).to(probs).unsqueeze(-1),
+        )
+        found = by_region.mean(-1) * (probs.shape[-1] - 1)
+        applies = applies & (by_region > math.log(2 * UNDERFLOW)).all(-1)  # below, there is no gradient
+        return otherwise.index_copy(-1, kept, torch.where(applies, found, otherwise.index_select(-1, kept)))
+
+    def _room(self, small: Tensor, number: Tensor, rows: int) -> tuple[int, int]:
+        """How many small groups there are, and the rows of the largest; on a GPU, the most that there may be."""
+        if small.device.type == "cpu" and values_can_be_read(small):
+            sizes = number[small].tolist()
+            return len(sizes), max(sizes, default=0)
+        return min(len(small), rows // self._smallest), self._places
 
     def _check_groups(self, groups: Tensor, log_probs: Tensor) -> None:
         if not isinstance(groups, Tensor) or groups.is_floating_point() or groups.dtype == torch.bool:

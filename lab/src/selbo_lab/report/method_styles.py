@@ -17,13 +17,13 @@ STUDY_METHODS: Final = (
         ),
         *(
             "auto-equal fractions-0.3 natural-summary labels-exact-trained bold accuracy-high-5 swag-summary",
-            "auto-unequal fractions-1 narrow-summary timid accuracy-low-5 ensemble-summary",
-            "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10 both-fractions-high-5"
-            " mc-dropout-summary",
-            "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5 laplace-summary"
-            " narrow-unlabelled",
+            "auto-unequal fractions-1 narrow-summary timid accuracy-low-5 ensemble-summary exact-gaussian-accuracy",
+            "beta-5 uncertain-0.1 exact exact-small wide-summary natural-summary-85 accuracy-high-10"
+            " both-fractions-high-5 mc-dropout-summary",
+            "uncertain-0.05 exact-accuracy exact-small-accuracy natural-summary-80 accuracy-low-10"
+            " both-fractions-low-5 laplace-summary narrow-unlabelled",
         ),
-        *("unadjusted-3 trained-accuracy exact-self natural-summary-same",),
+        *("unadjusted-3 trained-accuracy exact-self natural-summary-same exact-gaussian",),
     ),
     # brown: the ELBO, and standard deviations of the prior
     (

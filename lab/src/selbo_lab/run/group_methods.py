@@ -41,9 +41,6 @@ VAT_STEP: Final = 1e-2
 LBFGS_HISTORY: Final = 20
 """Number of past steps of L-BFGS."""
 
-EXACT_COUNTS_UP_TO: Final = 8
-"""Size of the largest group whose counts are evaluated exactly, the default of `GroupedSummary`."""
-
 LEARN_GROUPS: Final = ("group_belief", "proportion_loss", "easy_llp", "mean_map", "llp_vat")
 
 
@@ -108,16 +105,13 @@ def group_term(recipe: Recipe, case: GroupCase) -> Term:
         strength, form = torch.full_like(strength, len(case.groups) / len(strength)), "multinomial"
     elif form == "dirichlet":
         smoothing = ADDED_PER_CLASS
-    sizes = case.sizes[case.sizes > 0]
     summary = GroupedSummary(
         ClassRegions(case.fractions.shape[1]),
         case.fractions,
         strength,
         form=form,
         smoothing=smoothing,
-        exact_up_to=EXACT_COUNTS_UP_TO
-        if int(sizes.min()) <= EXACT_COUNTS_UP_TO
-        else 0,  # which costs time even where it is not used
+        exact_up_to=recipe.exact_up_to,
     )
     return Term(summary, warmup=0)
 

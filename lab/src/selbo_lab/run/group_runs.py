@@ -141,7 +141,11 @@ def held_out_predictions(spec: RunSpec, case: GroupCase, *, device: str = "cpu")
 def _nll_of_part(spec: RunSpec, case: GroupCase, rows: Tensor, log_probs: Tensor) -> float:
     most = math.inf if spec.recipe.exact_counts else MOST_HELD_OUT
     counts = GroupedSummary(
-        ClassRegions(log_probs.shape[1]), case.fractions, case.concentration.clamp(max=most), form="counts"
+        ClassRegions(log_probs.shape[1]),
+        case.fractions,
+        case.concentration.clamp(max=most),
+        form="counts",
+        exact_up_to=spec.recipe.exact_up_to,
     )
     found: float = counts(log_probs, case.groups[rows]).item()
     known = torch.isin(rows, case.labelled)

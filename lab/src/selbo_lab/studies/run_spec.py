@@ -124,6 +124,7 @@ ADDED_LATER: Final = {
         "states_label_fractions",
         "accuracy_concentration",
         "exact_counts",
+        "exact_up_to",
     ),
     "evaluation": ("both_columns", "items", "halves"),
 }
@@ -344,6 +345,8 @@ class Recipe:
             pseudo-observations; not part of the training if 0.
         exact_counts: Whether fractions that were counted among the training rows are stated without an error, in
             training and in the choice of settings; if False, as those of a sample as large as the group.
+        exact_up_to: Largest group whose counts have their exact likelihood, in training and in the choice of settings;
+            that of larger groups is Gaussian.
         fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known``, and methods for
             tables, state; the other classes change in proportion.
         target_labels: Number of labels of the target domain that a correction uses.
@@ -416,6 +419,7 @@ class Recipe:
     accuracy_off: float = 0.0
     accuracy_concentration: float = 0.0
     exact_counts: bool = False
+    exact_up_to: int = 8
     target_labels: int = 0
     vat_weight: float = 0.5
     vat_radius: float = 1.0

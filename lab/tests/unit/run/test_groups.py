@@ -434,9 +434,9 @@ def test_settings_are_chosen_by_held_out_counts_and_labels() -> None:
     from selbo import ClassRegions, GroupedSummary
 
     log_probs = case.fractions[case.groups].log()
-    for exact, concentration in ((False, 100.0), (True, 1e9)):
-        found = group_runs.held_out_nll(run_spec("group_rate", exact_counts=exact), case)
-        counts = GroupedSummary(ClassRegions(2), case.fractions, concentration, form="counts")
+    for exact, concentration, limit in ((False, 100.0, 8), (True, 1e9, 8), (True, 1e9, 64)):
+        found = group_runs.held_out_nll(run_spec("group_rate", exact_counts=exact, exact_up_to=limit), case)
+        counts = GroupedSummary(ClassRegions(2), case.fractions, concentration, form="counts", exact_up_to=limit)
         expected = -counts(log_probs, case.groups) - log_probs[:5].gather(1, case.train.labels[:5, None]).sum()
         assert found == pytest.approx(expected.item() / 12, rel=1e-6)
 
@@ -478,6 +478,7 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
     [
         ("groups", 4),
         ("groups-labels", 4),
+        ("groups-small", 4),
         ("groups-images", 3),
         ("groups-fashion", 3),
         ("groups-fashion-convnet", 4),

@@ -519,6 +519,7 @@ FIRST_SEEDS = {
     "posteriors-small": 150,
     "groups": 200,
     "groups-labels": 200,
+    "groups-small": 240,
     "groups-fashion": 220,
     "groups-fashion-convnet": 230,
     "groups-fashion-sizes": 235,
