@@ -58,7 +58,8 @@ def _products(one: Tensor, other: Tensor) -> Tensor:
         return sum(shifted[1:], shifted[0])
     table = F.pad(one.unsqueeze(-1) * other.unsqueeze(-2), (0, length)).flatten(-2)
     # read in rows that are shorter by one, each row is shifted by one place against the row before
-    return table[..., :-length].unflatten(-1, (length, 2 * length - 1)).sum(-2)
+    products: Tensor = table[..., :-length].unflatten(-1, (length, 2 * length - 1)).sum(-2)
+    return products
 
 
 def exact_count_log_prob(pmf: Tensor, *, fraction: Tensor, concentration: Tensor, size: Tensor) -> Tensor:

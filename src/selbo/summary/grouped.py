@@ -35,9 +35,11 @@ TINY: Final = torch.finfo(torch.float32).tiny
 """Smallest divisor."""
 
 EXACT_UP_TO: Final = 64
-"""Default size of the largest group whose counts are evaluated exactly. The Gaussian form rewards confidence: with ten
-classes its likeliest temperature is .8 in groups of 16 and .95 in groups of 64, where 1 is right
-(docs/reference/measurements-groups.md)."""
+"""Default size of the largest group whose counts are evaluated exactly. The Gaussian form rewards confidence where
+counts are small (docs/reference/measurements-groups.md)."""
+
+EXACT_UP_TO_WITH_TWO: Final = 8
+"""The same with two regions, where exact counts of larger groups gain nothing on real data (study `groups-small`)."""
 
 OneBelief: TypeAlias = Belief | Sequence[float] | Tensor | FloatArray
 """A belief, or one mass per region."""
@@ -113,10 +115,10 @@ class GroupedSummary(Summary):
         ema_decay: Decay of a moving average of the histogram of each group, `GroupAverage`, for groups larger than a
             batch. In training mode the likelihood is evaluated at the averages, and its gradient is applied to the
             batch.
-        exact_up_to: Largest group, in rows, whose counts are evaluated exactly. For more than two regions the value is
-            a composite likelihood: the mean over regions of the log-likelihood of the count of each, times R - 1, the
-            number of counts that are free. Exact evaluation is for whole groups; it is not used with weights, moving
-            averages or reductions, such as several processes.
+        exact_up_to: Largest group, in rows, whose counts are evaluated exactly; by default 8 for two regions and 64
+            for more. For more than two the value is a composite likelihood: the mean over regions of the
+            log-likelihood of the count of each, times R - 1, the number of counts that are free. Exact evaluation is
+            for whole groups; it is not used with weights, moving averages or reductions, such as several processes.
         reductions: Functions applied in order to sums by group, shape (..., G, columns), such as a sum over processes.
         validate: When to also validate the values of the log-probabilities: see `SummaryLikelihood`.
         name: Name in logs.
@@ -155,13 +157,15 @@ class GroupedSummary(Summary):
         sizes: Sequence[float] | Tensor | FloatArray | None = None,
         smoothing: float = 0.0,
         ema_decay: float | None = None,
-        exact_up_to: int = EXACT_UP_TO,
+        exact_up_to: int | None = None,
         reductions: Sequence[Callable[[Tensor], Tensor]] = (),
         validate: bool | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(partition, reductions=reductions, validate=validate, name=name)
         self.form = _checks.one_of("form", form, GROUP_FORMS)
+        if exact_up_to is None:
+            exact_up_to = EXACT_UP_TO if partition.num_regions > 2 else EXACT_UP_TO_WITH_TWO
         self.exact_up_to = _checks.whole("exact_up_to", exact_up_to, at_least=0)
         self.group_names, stated = _by_name(beliefs)
         s0, uncertainty = _all_masses(stated, partition, self.group_names)
