@@ -77,6 +77,13 @@ class Sums(NamedTuple):
     means: Tensor
 
 
+class ExactValues(NamedTuple):
+    """Likelihood by exact counts of each slot, and where it applies, shape (..., T)."""
+
+    values: Tensor
+    applies: Tensor
+
+
 class GroupedSummary(Summary):
     r"""Log-likelihood of beliefs about many groups, given the predictions of a network and the group of each.
 
@@ -356,13 +363,17 @@ class GroupedSummary(Summary):
         elif self.form == "multinomial":
             values = strength * (s0 * histogram.clamp(min=MULTINOMIAL_FLOOR).log()).sum(-1)
         else:
-            products = means[..., regions:].unflatten(-1, (regions, regions))
-            values = self._counts(sums, histogram, products, s0, strength, whole=averaged)
-            if self._places and weights is None and not self.reductions and not averaged:
-                values = self._exact(sums, s0, strength, values)
+            possible = self._places and weights is None and not self.reductions and not averaged
+            exact = self._exact(sums, s0, strength) if possible else None
+            if exact is not None and _all_true(exact.applies | ~here):
+                values = exact.values
+            else:
+                products = means[..., regions:].unflatten(-1, (regions, regions))
+                values = self._gaussian(sums, histogram, products, s0, strength, whole=averaged)
+                values = values if exact is None else torch.where(exact.applies, exact.values, values)
         return torch.where(here, values, 0.0)
 
-    def _counts(
+    def _gaussian(
         self, sums: Sums, mean: Tensor, products: Tensor, s0: Tensor, strength: Tensor, *, whole: bool
     ) -> Tensor:
         """Likelihood of the counts of each slot; ``whole``: of all members of the group, whose mean is known."""
@@ -383,8 +394,8 @@ class GroupedSummary(Summary):
             total=total,
         )
 
-    def _exact(self, sums: Sums, s0: Tensor, strength: Tensor, otherwise: Tensor) -> Tensor:
-        """Likelihood by exact counts of each slot with a small group that is whole, and otherwise another value."""
+    def _exact(self, sums: Sums, s0: Tensor, strength: Tensor) -> ExactValues | None:
+        """Likelihood by exact counts of the slots with a small group that is whole; None if there is none."""
         rows = sums.slots.rows
         number = torch.zeros_like(sums.slots.groups).index_add(0, rows, torch.ones_like(rows))
         small = sums.slots.used & (number > 0) & (number <= self._places)
@@ -392,7 +403,7 @@ class GroupedSummary(Summary):
             small = small & (self.sizes.to(rows.device).index_select(0, sums.slots.groups) <= number)
         count, places = self._room(small, number, len(rows))
         if count == 0:
-            return otherwise
+            return None
         # small groups come first, and the rows of each stand side by side; the others go to an extra place
         kept = small.long().argsort(stable=True, descending=True)[:count]
         rank = torch.full_like(number, count).index_copy(0, kept, torch.arange(count, device=rows.device))
@@ -416,11 +427,15 @@ class GroupedSummary(Summary):
         )
         found = by_region.mean(-1) * (probs.shape[-1] - 1)
         applies = applies & (by_region > math.log(2 * UNDERFLOW)).all(-1)  # below, there is no gradient
-        return otherwise.index_copy(-1, kept, torch.where(applies, found, otherwise.index_select(-1, kept)))
+        shape = (*found.shape[:-1], len(number))
+        return ExactValues(
+            values=found.new_zeros(shape).index_copy(-1, kept, found),
+            applies=applies.new_zeros(shape).index_copy(-1, kept, applies),
+        )
 
     def _room(self, small: Tensor, number: Tensor, rows: int) -> tuple[int, int]:
         """How many small groups there are, and the rows of the largest; on a GPU, the most that there may be."""
-        if small.device.type == "cpu" and values_can_be_read(small):
+        if _is_readable(small):
             sizes = number[small].tolist()
             return len(sizes), max(sizes, default=0)
         return min(len(small), rows // self._smallest), self._places
@@ -434,7 +449,7 @@ class GroupedSummary(Summary):
                 f"`groups` must have shape {tuple(log_probs.shape[-2:-1])}, one group per prediction, but got "
                 f"{tuple(groups.shape)}"
             )
-        if groups.device.type == "cpu" and values_can_be_read(groups):  # on a GPU this would synchronise
+        if _is_readable(groups):
             self._check_range(groups)
 
     def index_hint(self, groups: Any) -> str:
@@ -454,6 +469,16 @@ class GroupedSummary(Summary):
 
     def _called(self, group: int) -> Any:
         return group if self.group_names is None else self.group_names[group]
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    """Whether Python can read the values of a tensor without waiting for a GPU."""
+    return tensor.device.type == "cpu" and values_can_be_read(tensor)
+
+
+def _all_true(condition: Tensor) -> bool:
+    """Whether a condition is seen to hold everywhere."""
+    return _is_readable(condition) and bool(condition.all())
 
 
 def _by_name(beliefs: Beliefs) -> tuple[tuple[Any, ...] | None, Sequence[OneBelief] | Tensor | FloatArray]:
