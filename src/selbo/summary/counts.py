@@ -12,7 +12,7 @@ from selbo._numerics import HALF_LOG_2PI, MULTINOMIAL_FLOOR
 UNDERFLOW: Final = 1e-290
 """Smallest probability of a count that is told from zero."""
 
-SHORT: Final = 5
+SHORT_POLYNOMIAL: Final = 5
 """Most coefficients of polynomials that are multiplied term by term; longer ones take few operations by a table."""
 
 COUNT_VARIANCE: Final = 1.0 / 12.0
@@ -53,7 +53,7 @@ def no_trials(like: Tensor, count: int) -> Tensor:
 def _products(one: Tensor, other: Tensor) -> Tensor:
     """Coefficients of products of polynomials: (..., L), (..., L) -> (..., 2L - 1)."""
     length = one.shape[-1]
-    if length <= SHORT:
+    if length <= SHORT_POLYNOMIAL:
         shifted = [F.pad(one[..., i : i + 1] * other, (i, length - 1 - i)) for i in range(length)]
         return sum(shifted[1:], shifted[0])
     table = F.pad(one.unsqueeze(-1) * other.unsqueeze(-2), (0, length)).flatten(-2)

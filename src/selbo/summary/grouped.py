@@ -17,6 +17,7 @@ from selbo.summary.counts import (
     UNDERFLOW,
     exact_count_log_prob,
     gaussian_count_log_prob,
+    no_trials,
     poisson_binomial,
 )
 from selbo.summary.likelihood import Summary, log_dirichlet, nearest_masses
@@ -413,19 +414,24 @@ class GroupedSummary(Summary):
         before = F.pad(size.cumsum(0), (1, 0))
         position = torch.arange(len(rows), device=rows.device) - before.index_select(0, ordered)
         place = torch.where(ordered < count, ordered * places + position, count * places)
-        probs = sums.memberships.index_select(-2, order)
-        empty = probs.new_zeros(*probs.shape[:-2], count * places + 1, probs.shape[-1])
-        members = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (count, places)).transpose(-1, -2)
-        fractions = s0.index_select(-2, kept)
-        if probs.shape[-1] == 2:  # the count of one region gives that of the other
-            members, fractions = members[..., 1:, :], fractions[..., 1:]
+        probs, fractions = sums.memberships.index_select(-2, order), s0.index_select(-2, kept)
+        if (regions := s0.shape[-1]) == 2:  # the count of one gives that of the other
+            empty = no_trials(probs, count * places + 1)
+            trials = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (count, 1, places))
+            fractions = fractions[..., 1:]
+        else:
+            probs = F.pad(probs, (0, 1))  # the last column: a place without a row
+            empty = F.pad(probs.new_zeros(*probs.shape[:-2], count * places + 1, regions), (0, 1), value=1.0)
+            members = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (count, places)).transpose(-1, -2)
+            others = (1 - torch.eye(regions, regions + 1, dtype=probs.dtype, device=probs.device)) @ members
+            trials = torch.stack([others, members[..., :-1, :]], -1)
         by_region = exact_count_log_prob(
-            poisson_binomial(torch.stack([1 - members, members], -1)),
+            poisson_binomial(trials),
             fraction=fractions,
             concentration=strength.index_select(0, kept).unsqueeze(-1),
             size=size.clamp(min=1).to(probs).unsqueeze(-1),
         )
-        found = by_region.mean(-1) * (probs.shape[-1] - 1)
+        found = by_region.mean(-1) * (regions - 1)
         applies = applies & (by_region > math.log(2 * UNDERFLOW)).all(-1)  # below, there is no gradient
         shape = (*found.shape[:-1], len(number))
         return ExactValues(

@@ -224,6 +224,19 @@ def test_certain_and_wrong_groups_learn_from_the_gaussian_form():
     assert value.item() == expected(log_probs, groups).item() < -1000
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_what_hardly_happens_is_exact(classes):
+    """A member of whom the network is certain: the complement of its probability would be rounded to zero."""
+    log_probs = torch.tensor([[0.0, -50.0, -60.0][:classes]] * 2, dtype=F64).log_softmax(-1).requires_grad_()
+    half = [[0.5, 0.5, 0.0][:classes]]
+    summary = selbo.GroupedSummary(selbo.ClassRegions(classes), half, 1e9, form="counts")
+    value = summary(log_probs, torch.zeros(2, dtype=torch.long))
+    value.backward()
+    each = math.log(2) - 50
+    assert value.item() == pytest.approx(each if classes == 2 else 2 * (2 * each) / 3, rel=1e-6)
+    assert log_probs.grad.abs().max() > 0.1
+
+
 @pytest.mark.stochastic
 @pytest.mark.parametrize(("classes", "size"), [(2, 16), (3, 30), (10, 16)])
 def test_exact_fractions_say_how_sure_to_be_and_others_reward_confidence(classes, size, seed):
