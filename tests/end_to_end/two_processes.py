@@ -72,7 +72,7 @@ GRADIENTS: dict[str, tuple[bool, Callable[[], Objective], dict[str, Any]]] = {
     ),
     "counts of unlabelled groups": (
         False,
-        lambda: selbo.CrossEntropy(N, states(form="counts")),
+        lambda: selbo.CrossEntropy(N, states(form="counts", exact_up_to=0)),
         {"unlabelled": Grouped(blobs(21, seed=4)[0], torch.arange(21) % 5), "unlabelled_batch_size": 10},
     ),
     "cross-entropy": (False, lambda: selbo.CrossEntropy(N), {}),
