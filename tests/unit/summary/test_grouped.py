@@ -238,15 +238,15 @@ def test_what_hardly_happens_is_exact(classes):
 
 
 @pytest.mark.stochastic
-@pytest.mark.parametrize(("classes", "size"), [(2, 16), (3, 30), (10, 16)])
-def test_exact_fractions_say_how_sure_to_be_and_others_reward_confidence(classes, size, seed):
+@pytest.mark.parametrize(("classes", "size", "count"), [(2, 16, 2000), (3, 30, 2000), (10, 16, 800)])
+def test_exact_fractions_say_how_sure_to_be_and_others_reward_confidence(classes, size, count, seed):
     """Labels are sampled from known probabilities; the likeliest power of these should be 1."""
     generator = torch.Generator().manual_seed(seed)
-    log_probs = (4 * torch.randn(800 * size, classes, generator=generator, dtype=F64)).log_softmax(-1)
+    log_probs = (4 * torch.randn(count * size, classes, generator=generator, dtype=F64)).log_softmax(-1)
     labels = torch.multinomial(log_probs.exp(), 1, generator=generator).squeeze(1)
-    groups = torch.arange(800).repeat_interleave(size)
-    counted = torch.zeros(800, classes, dtype=F64).index_add(0, groups, torch.eye(classes, dtype=F64)[labels]) / size
-    powers = torch.linspace(0.5, 1.6, 23, dtype=F64)
+    groups = torch.arange(count).repeat_interleave(size)
+    counted = torch.zeros(count, classes, dtype=F64).index_add(0, groups, torch.eye(classes, dtype=F64)[labels]) / size
+    powers = torch.linspace(0.5, 1.6, 12, dtype=F64)
 
     def likeliest(concentration, **options):
         summary = selbo.GroupedSummary(selbo.ClassRegions(classes), counted, concentration, form="counts", **options)
