@@ -11,14 +11,15 @@ STUDY_METHODS: Final = (
         *(
             "base both belief-accuracy labels-belief pool pool-belief",
             "fractions belief labels-belief-accuracy pool-fractions pool-belief-low-5",
-            "summary-train train accuracy dirichlet-accuracy labels-trained-accuracy pool-accuracy pool-belief-high-5",
+            "summary-train train accuracy dirichlet-accuracy labels-trained-accuracy pool-accuracy exact-small"
+            " pool-belief-high-5",
             "expect-equal dirichlet labels-exact accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10",
             "expect-unequal multinomial-accuracy labels-exact-accuracy accuracy-low-2 fractions-low-5 pool-labels",
         ),
         *(
             "auto-equal fractions-0.3 natural-summary labels-exact-trained bold accuracy-high-5 swag-summary",
             "auto-unequal fractions-1 narrow-summary timid accuracy-low-5 ensemble-summary exact-gaussian-accuracy",
-            "beta-5 uncertain-0.1 exact exact-small wide-summary natural-summary-85 accuracy-high-10"
+            "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10"
             " both-fractions-high-5 mc-dropout-summary",
             "uncertain-0.05 exact-accuracy exact-small-accuracy natural-summary-80 accuracy-low-10"
             " both-fractions-low-5 laplace-summary narrow-unlabelled",
@@ -31,7 +32,7 @@ STUDY_METHODS: Final = (
             "none labels network",
             "elbo-known natural labels-prior fixed-precision pool-prior",
             "elbo-em elbo-em-bcts narrow exact-trained pool-prior-low-5 labels-wide",
-            "elbo-bbse prior-0.02 wide natural-pair pool-prior-high-5 labels-prior-wide",
+            "elbo-bbse prior-0.02 elbo-mixed wide natural-pair pool-prior-high-5 labels-prior-wide",
             "prior-0.05 prior-0.2 pool-prior-high-10 narrowest",
             "prior-0.1",
         ),
@@ -96,6 +97,7 @@ STUDY_METHODS: Final = (
             "independent-5 proportion-exact-accuracy-wide proportion-self",
             "sgd-fractions",
             "sgd-fractions-batchnorm",
+            "sgd-mixed",
         ),
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
