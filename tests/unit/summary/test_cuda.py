@@ -1,4 +1,4 @@
-"""The summary term on a GPU: captured in a CUDA graph, without waiting for the device, equal to the CPU's value."""
+"""Summaries on a GPU: captured in a CUDA graph, without waiting for the device, equal to the value of the CPU."""
 
 import pytest
 import torch
@@ -96,3 +96,46 @@ def test_a_partition_left_on_the_cpu_still_answers(name):
     expected = partition.memberships(log_probs)
     torch.testing.assert_close(partition.memberships(log_probs.cuda()).cpu(), expected, rtol=1e-4, atol=1e-5)
     assert torch.equal(partition.assign(log_probs.cuda()).cpu(), partition.assign(log_probs))
+
+
+@pytest.mark.parametrize("size", [5, 16, 64])
+def test_a_captured_graph_replays_exact_counts_of_groups(size):
+    rows, classes = 3 * size, 10
+    groups = torch.arange(4 * rows) // size  # four batches of three groups
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(classes, (4, 3, size), generator=generator)
+    fractions = torch.nn.functional.one_hot(labels, classes).double().mean(2).flatten(0, 1)
+    logits = torch.randn(4, rows, classes, generator=generator)
+
+    def beliefs():
+        summary = selbo.GroupedSummary(selbo.ClassRegions(classes), fractions, 100.0 * size, form="counts")
+        summary.set_sizes(groups)
+        return summary
+
+    cpu, gpu = beliefs(), beliefs().cuda()
+    static, static_groups = logits[0].cuda().requires_grad_(), groups[:rows].cuda()
+
+    def step():
+        static.grad = None
+        value = gpu(static.log_softmax(-1), static_groups)
+        value.backward()
+        return value
+
+    warm_up = torch.cuda.Stream()
+    with torch.cuda.stream(warm_up):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value = step()
+    for batch, own in zip(logits, groups.reshape(4, rows), strict=True):
+        with torch.no_grad():
+            static.copy_(batch)
+            static_groups.copy_(own)
+        graph.replay()
+        here = batch.clone().requires_grad_()
+        expected = cpu(here.log_softmax(-1), own)
+        expected.backward()
+        torch.testing.assert_close(value.cpu(), expected, rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(static.grad.cpu(), here.grad, rtol=1e-3, atol=1e-4)
