@@ -127,6 +127,7 @@ class GroupedSummary(Summary):
             for more. For more than two the value is a composite likelihood: the mean over regions of the
             log-likelihood of the count of each, times R - 1, the number of counts that are free. Exact evaluation is
             for whole groups; it is not used with weights, moving averages or reductions, such as several processes.
+            A GPU spends time on it even if all groups of a batch are larger: then pass 0, or ``sizes``.
         reductions: Functions applied in order to sums by group, shape (..., G, columns), such as a sum over processes.
         validate: When to also validate the values of the log-probabilities: see `SummaryLikelihood`.
         name: Name in logs.
