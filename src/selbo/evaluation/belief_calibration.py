@@ -13,7 +13,7 @@ whose maximum is where the two agree.
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -27,6 +27,7 @@ from selbo.summary._dirichlet import largest_entry, log_dirichlet_multinomial
 from selbo.summary.beliefs import Belief
 from selbo.summary.elicitation import uncertainty_for
 from selbo.summary.estimation import EstimatedBelief
+from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
 UNLABELLED: Final = -1
@@ -50,6 +51,12 @@ ROWS_OF_PART: Final = 200
 
 START_RANGE: Final = (-12.0, 7.0)
 """Range of -log T in which the first approximation of the temperature is sought."""
+
+TRIED_WITH_GROUPS: Final = range(-7, 4)
+"""Values of -log T that a fit to groups may start from: the likelihood of counts has more than one maximum."""
+
+LEAST_FRACTION: Final = 1e-6
+"""Smallest fraction of a class, for these starts."""
 
 WEIGHTS_TRIED: Final = 10
 """Parts into which the range of a weight is cut, to find the one with the minimum."""
@@ -122,8 +129,9 @@ class BeliefCalibration:
 
 def calibrate_to_belief(
     log_probs: Array,
-    belief: Belief | SummaryLikelihood | EstimatedBelief | None = None,
+    belief: Belief | SummaryLikelihood | GroupedSummary | EstimatedBelief | None = None,
     *,
+    groups: Array | None = None,
     accuracy: float | None = None,
     class_fractions: Sequence[float] | None = None,
     concentration: float | None = None,
@@ -152,7 +160,9 @@ def calibrate_to_belief(
         log_probs: Log-probabilities or logits of unlabelled inputs, shape (n, K), as they come from the classifier.
         belief: A belief such as `selbo.expect` returns, for both statements at once; an `EstimatedBelief` such as
             `selbo.belief_from_samples` returns, with its concentration; or a `SummaryLikelihood` of any partition and
-            belief, which is maximised by the temperature (and by the offsets, with ``offsets=True``).
+            belief, which is maximised by the temperature (and by the offsets, with ``offsets=True``); or a
+            `GroupedSummary` about ``groups`` of the inputs, which is maximised by both.
+        groups: Group of each input, shape (n,), with a `GroupedSummary`; -1 for none.
         accuracy: Share of these answers (the class with the largest probability) that are right.
         class_fractions: Fraction of each class among the inputs, positive, summing to one.
         concentration: Number of observations behind the stated numbers; 1000 if not given. A standard deviation s
@@ -193,6 +203,7 @@ def calibrate_to_belief(
     fitted = fit_to_belief(
         log_probs,
         belief,
+        groups=groups,
         accuracy=accuracy,
         class_fractions=class_fractions,
         concentration=concentration,
@@ -221,8 +232,9 @@ class FittedCalibration(NamedTuple):
 
 def fit_to_belief(
     log_probs: Array,
-    belief: Belief | SummaryLikelihood | EstimatedBelief | None = None,
+    belief: Belief | SummaryLikelihood | GroupedSummary | EstimatedBelief | None = None,
     *,
+    groups: Array | None = None,
     accuracy: float | None = None,
     class_fractions: Sequence[float] | None = None,
     concentration: float | None = None,
@@ -239,8 +251,11 @@ def fit_to_belief(
         raise ValueError("`log_probs` must be numbers below infinity, but some are NaN or inf")
     count = given.shape[1]
     strength = _checks.non_negative("prior_strength", prior_strength)
-    summary = belief if isinstance(belief, SummaryLikelihood) else None
-    if belief is not None and (accuracy is not None or class_fractions is not None):
+    summary = belief if isinstance(belief, (SummaryLikelihood, GroupedSummary)) else None
+    by_group = isinstance(belief, GroupedSummary)
+    if by_group != (groups is not None):
+        raise ValueError("`groups` and a `GroupedSummary` as `belief` must be given together, but one is missing")
+    if belief is not None and (class_fractions is not None or (accuracy is not None and not by_group)):
         raise ValueError("either `belief` or `accuracy` and `class_fractions` must be given, but got both")
     if isinstance(belief, Belief):
         accuracy, class_fractions = _statements(belief, count)
@@ -261,10 +276,11 @@ def fit_to_belief(
     floor = zero_floor(given)
     rows = raise_zeros(given.double(), floor)
     alpha = _worth(concentration, len(rows))
-    with_offsets = class_fractions is not None if offsets is None else offsets
+    with_offsets = (class_fractions is not None or by_group) if offsets is None else offsets
     with_temperature = accuracy is not None or summary is not None or known is not None
     free = torch.tensor([with_temperature, *[with_offsets] * count])
-    statement = _Statement(accuracy, class_fractions, alpha, summary, strength, free)
+    of_rows = None if groups is None else on_host("groups", groups)
+    statement = _Statement(accuracy, class_fractions, alpha, summary, strength, free, of_rows)
     answers = torch.bincount(rows.argmax(-1), minlength=count)
     _require_possible(statement, answers)
     solution, errors = _minimise(statement, rows, known)
@@ -642,9 +658,10 @@ class _Statement:
     accuracy: float | None
     class_fractions: Sequence[float] | None
     alpha: float
-    summary: SummaryLikelihood | None
+    summary: SummaryLikelihood | GroupedSummary | None
     prior_strength: float
     free: Tensor
+    groups: Tensor | None = None
 
     def margin(self, stated: float) -> float:
         """Difference from a stated share that contradicts it."""
@@ -694,15 +711,19 @@ class _Statement:
             value, gradient, hessian = value + part.value, gradient + part.gradient, hessian + part.hessian
         return _Local(value, gradient, hessian)
 
+    def of_summary(self, at: Tensor, rows: Tensor) -> Tensor:
+        """Log-likelihood of any other summary."""
+        assert self.summary is not None
+        groups = () if self.groups is None else (self.groups,)
+        found: Tensor = self.summary((rows * at[0].exp() + at[1:]).log_softmax(-1), *groups)
+        return found
+
     def _of_summary(self, at: Tensor, rows: Tensor) -> _Local:
         """The part of any other summary, by automatic differentiation; only of what is fitted."""
-        summary, free = self.summary, self.free
-        assert summary is not None
+        free = self.free
 
         def negative(values: Tensor) -> Tensor:
-            point = at.masked_scatter(free, values)
-            found: Tensor = summary((rows * point[0].exp() + point[1:]).log_softmax(-1))
-            return -found
+            return -self.of_summary(at.masked_scatter(free, values), rows)
 
         values = at[free].requires_grad_()
         loss = negative(values)
@@ -722,7 +743,7 @@ def _kl(stated: Sequence[float], found: Sequence[float]) -> float:
 def _minimise(statement: _Statement, rows: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor]:
     """Parameters (-log T, offsets) of least loss, first on some of the rows, then on all; and their standard errors."""
     every = max(len(rows) // ROWS_OF_FIRST_FIT, 1)
-    if every > 1:
+    if every > 1 and statement.groups is None:  # counts are those of whole groups
         start = _start(statement, rows[::every], None if labels is None else labels[::every])
     else:
         start = _start_of_temperature(statement, rows)
@@ -737,10 +758,36 @@ def _start(statement: _Statement, some: Tensor, labels: Tensor | None) -> Tensor
 
 
 def _start_of_temperature(statement: _Statement, rows: Tensor) -> Tensor:
+    if isinstance(statement.summary, GroupedSummary):
+        return _start_of_groups(statement, statement.summary, rows)
     start = torch.zeros(len(statement.free), dtype=torch.float64)
     if statement.accuracy is not None:
         start[0] = _inverse_for(statement.accuracy, rows)
     return start
+
+
+def _start_of_groups(statement: _Statement, summary: GroupedSummary, rows: Tensor) -> Tensor:
+    """The best of a few temperatures, with offsets that give all rows the class fractions of all groups together."""
+    assert statement.groups is not None
+    of_classes = None
+    if bool(statement.free[1]) and summary.partition.num_regions == rows.shape[1]:
+        sizes = torch.bincount(statement.groups[statement.groups >= 0], minlength=summary.num_groups).double()
+        overall = (sizes @ summary.s0.double().cpu() / sizes.sum()).clamp(min=LEAST_FRACTION).tolist()
+        of_classes = replace(
+            statement,
+            accuracy=None,
+            class_fractions=overall,
+            summary=None,
+            free=statement.free & (torch.arange(len(statement.free)) > 0),
+        )
+    starts = []
+    for value in TRIED_WITH_GROUPS:
+        start = torch.zeros(len(statement.free), dtype=torch.float64)
+        start[0] = value
+        if of_classes is not None:
+            start, _ = _descend(of_classes, partial(of_classes.loss, rows=rows, labels=None), start)
+        starts.append(start)
+    return max(starts, key=lambda start: float(statement.of_summary(start, rows)))
 
 
 def _errors(statement: _Statement, hessian: Tensor) -> Tensor:

@@ -95,7 +95,10 @@ def exact_count_log_prob(pmf: Tensor, *, fraction: Tensor, concentration: Tensor
     f = fraction.unsqueeze(-1)
     kernel = f * share.log() + (1 - f) * (1 - share).clamp(min=MULTINOMIAL_FLOOR).log()
     kernel = torch.where(counts <= size, concentration.unsqueeze(-1) * kernel, -torch.inf)
-    return (kernel.softmax(-1) * pmf).sum(-1).clamp(min=UNDERFLOW).log()
+    chance = (kernel.softmax(-1) * pmf).sum(-1)
+    known = chance.detach().clamp(min=UNDERFLOW)
+    # at a ratio of 1, the logarithm has derivatives that do not overflow, of any order
+    return (chance / known).clamp(min=1.0).log() + known.log()
 
 
 def gaussian_count_log_prob(
