@@ -6,7 +6,7 @@ Classifiers of scikit-learn at their defaults, trained on 800 rows (digits 300).
 rows (digits 900), whose counts are known without an error; with Adult also its groups by education and occupation.
 `calibrate_to_belief` fits a temperature and one offset per class to the counts, bias-corrected temperature scaling
 (BCTS) the same to labels of these rows. Printed: mean NLL and ECE on the other rows, over classifiers and seeds; and in
-how many of these pairs counts are at least as good. Fashion-MNIST, Adult and MAGIC: `selbo data get fashion adult magic`.
+how many of these pairs counts are at least as good. Data: `selbo data get fashion adult magic`.
 """
 
 import argparse
@@ -40,7 +40,7 @@ CLASSIFIERS: dict[str, Callable[[], ClassifierMixin]] = {
     "logistic regression": lambda: LogisticRegression(max_iter=1000),
     "random forest": lambda: RandomForestClassifier(random_state=0),
     "boosted trees": lambda: HistGradientBoostingClassifier(random_state=0),
-    "naive Bayes": lambda: GaussianNB(),
+    "naive Bayes": GaussianNB,
 }
 
 
@@ -51,7 +51,7 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, int, int
     if name == "Fashion-MNIST":
         images: LabelledData = catalogue.load_set("fashion", "test")
         return images.network_inputs().flatten(1).numpy(), images.labels.numpy(), None, 800, 3000
-    table = catalogue.TABLES[name.split(",")[0].lower()]()
+    table = catalogue.TABLES[name.split(",", maxsplit=1)[0].lower()]()
     codes = table.groups("education x occupation").codes.numpy() if "," in name else None
     return table.rows.network_inputs().numpy(), table.rows.labels.numpy(), codes, 800, 3000 if codes is None else 12_000
 
@@ -74,7 +74,7 @@ def corrections(
         groups = torch.arange(len(labels)) // size
         yield f"counts of {size}", selbo.calibrate_to_belief(log_probs, counted(groups, labels, classes), groups=groups)
     if codes is not None:
-        names, at, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+        _, at, sizes = np.unique(codes, return_inverse=True, return_counts=True)
         kept = (sizes >= FEWEST)[at]
         groups = torch.from_numpy(np.unique(at[kept], return_inverse=True)[1])
         rows = torch.from_numpy(np.flatnonzero(kept))

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from selbo._files import require_predictions
+from selbo._files import require_predictions, require_table
 from selbo.cli.options import (
     KNOWLEDGE,
     AnswersRight,
+    ClassesOfGroups,
     ClassFraction,
     Debug,
+    FractionsOfGroups,
+    GroupsOfRows,
     NoHeader,
     PredictionKind,
     PredictionsFile,
@@ -24,6 +27,7 @@ from selbo.cli.options import (
     StatementWorth,
     Stream,
     as_options,
+    require_groups,
     resolve_column,
     resolve_columns,
     speaking_of_options,
@@ -37,6 +41,7 @@ from selbo.cli.output import (
     table_target,
     table_writer,
     visible,
+    waiting,
     write_records,
     write_table,
 )
@@ -45,8 +50,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from rich.table import Table
+    from torch import Tensor
 
     from selbo.evaluation.check_belief import CheckResult
+    from selbo.summary.grouped import GroupedSummary
     from selbo.tabular.chunks import LargeTable
     from selbo.tabular.predictions import ClassColumns, PredictionFile
     from selbo.tabular.saved_calibration import SavedCalibration
@@ -66,6 +73,18 @@ def calibrate(
     class_fractions: RowFractions = None,
     class_fraction: ClassFraction = None,
     concentration: StatementWorth = None,
+    groups: GroupsOfRows = None,
+    group_fractions: FractionsOfGroups = None,
+    group_classes: ClassesOfGroups = None,
+    group_concentration: Annotated[
+        float | None,
+        typer.Option(
+            "--group-concentration",
+            help="How sure the fractions of all groups are, in observations; if not given, 100, or the number of rows "
+            "of a smaller group unless these were counted.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -98,24 +117,26 @@ def calibrate(
     """Calibrate the predictions of any classifier to what you know about it.
 
     State how often its answers are right (--accuracy), how frequent the classes are (--class-fractions), or both: no
-    label is needed. Writes the table with calibrated probabilities, in the order of its rows and with all other
-    columns unchanged. Two classes may have a single column, the score of one of them. A large CSV or Parquet file is
-    read and written in parts.
+    label is needed. Class fractions of many small groups of rows (--groups) do without an accuracy. Writes the table
+    with calibrated probabilities, in the order of its rows and with all other columns unchanged. Two classes may have a
+    single column, the score of one of them. A large CSV or Parquet file is read and written in parts.
 
     Example: selbo calibrate predictions.csv --accuracy 0.95 --class-fractions spam=0.12,ham=0.88 --out calibrated.csv
     """
-    stated = {"--accuracy": accuracy, "--class-fractions": class_fractions, "--class-fraction": class_fraction or None}
-    given = {**stated, "--concentration": concentration, "--labels": labels, "--save": save}
-    if load is not None and (extra := [name for name, value in given.items() if value is not None]):
-        raise ValueError(f"`--load` applies a correction as it is, so `{extra[0]}` cannot be given with it")
-    if load is None and labels is None and all(value is None for value in stated.values()):
-        raise ValueError("`--accuracy` or `--class-fractions` must be given: nothing is stated about the predictions")
+    fractions = stated_fractions(class_fractions, class_fraction)
+    require_groups(groups, group_fractions, group_classes, group_concentration)
+    stated = {"--accuracy": accuracy, "--class-fractions": fractions, "--groups": groups, "--labels": labels}
+    _require_statement(stated, {"--concentration": concentration, "--save": save}, load)
     suffix = predictions.suffix.lower()
     target = table_target(out, source=predictions, endings=tuple(dict.fromkeys((".csv", suffix))))
-    others = {"the input table": predictions, **({} if target is None else {"`--out`": target})}
+    inputs = {"the input table": predictions}
+    if group_fractions is not None:
+        inputs["`--group-fractions`"] = require_table(group_fractions, "`--group-fractions`")
+        if target is not None and target.resolve() == group_fractions.resolve():
+            raise ValueError("`--out` must be another file than `--group-fractions`, but is the same")
+    others = {**inputs, **({} if target is None else {"`--out`": target})}
     saved_to = None if save is None else file_target(save, "--save", (".json",), others)
     page = None if report is None else file_target(report, "--report", (".html",), others)
-    fractions = stated_fractions(class_fractions, class_fraction)
     require_predictions(predictions)
 
     from selbo.tabular import predictions as files
@@ -137,10 +158,13 @@ def calibrate(
             note(_which(chosen, found))
         if text is not None:
             note(text)
+        column = resolve_column(groups, no_header=no_header)
+        about = _read_groups(source, column, group_fractions, group_classes, group_concentration)
         if saved is None:
-            saved = _fit(source, accuracy, fractions, concentration)
+            saved = _fit(source, accuracy, fractions, concentration, about)
     effect = measure_effect(saved, chosen.classes, log_probs)
-    sentence = doubt(saved, effect, fitted=load is None, checks=check_statement(saved, source))
+    against = None if about is None else about.contradicting(saved.calibration(log_probs))
+    sentence = doubt(saved, effect, fitted=load is None, checks=check_statement(saved, source), groups=against)
     if page is not None:  # first, as it needs packages that may be missing
         _report(saved, effect, predictions.name, page, sentence)
     _write(source, effect.probs, target)
@@ -152,6 +176,17 @@ def calibrate(
     for path, what in ((target, f"{len(log_probs)} predictions"), (saved_to, "the correction"), (page, "a report")):
         if path is not None:
             note(f"wrote {what} to {path}")
+
+
+def _require_statement(stated: Mapping[str, Any], beside: Mapping[str, Any], load: Path | None) -> None:
+    """Check that something is stated, by an option or by a file, and nothing twice."""
+    there = [name for name, value in {**stated, **beside}.items() if value is not None]
+    if load is not None and there:
+        raise ValueError(f"`--load` applies a correction as it is, so `{there[0]}` cannot be given with it")
+    if load is None and not stated.keys() & there:
+        raise ValueError("`--accuracy` or `--class-fractions` must be given: nothing is stated about the predictions")
+    if "--groups" in there and "--class-fractions" in there:
+        raise ValueError("`--class-fractions` and `--group-fractions` state the same, but both are given")
 
 
 class PredictionSource(NamedTuple):
@@ -214,6 +249,56 @@ def read_source(
     return PredictionSource(file, chosen, files.columns_as_array(file.table, chosen.columns), known)
 
 
+class GroupBelief(NamedTuple):
+    """What is stated about groups of rows.
+
+    Attributes:
+        belief: Their class fractions, in the order of the classes of the predictions.
+        groups: Group of each row, -1 for none.
+    """
+
+    belief: "GroupedSummary"
+    groups: "Tensor"
+
+    def contradicting(self, log_probs: "Tensor") -> tuple[int, int]:
+        """How many groups contradict their fractions, given predictions for all rows, and how many there are."""
+        from selbo.evaluation.check_groups import check_groups
+
+        found = check_groups(self.belief, self.groups, log_probs=log_probs)
+        return sum(each.contradicted for each in found), len(found)
+
+
+def _read_groups(
+    source: PredictionSource, column: str | None, file: Path | None, classes: str | None, concentration: float | None
+) -> GroupBelief | None:
+    """What is stated about groups of the rows; None if nothing is."""
+    if column is None or file is None:
+        return None
+    from selbo.estimator.group_intake import GroupStatement, belief_about_groups
+    from selbo.tabular.chunks import LargeTable
+    from selbo.tabular.groups import GroupSource, read_groups
+    from selbo.tabular.predictions import split_names
+    from selbo.tabular.preprocessing import sortable_labels
+    from selbo.tabular.table import listed
+
+    if isinstance(source.file, LargeTable):
+        raise ValueError("`groups` need the whole file, but it is read in parts: pass --no-stream")
+    chosen = None if classes is None else tuple(split_names(classes))
+    stated = GroupSource(column, file, concentration, chosen)
+    table, of_rows = read_groups(stated, source.file.table)
+    for each in table.notes:
+        note(each)
+    predicted = source.chosen.classes
+    if set(table.classes) != set(predicted):
+        raise ValueError(
+            f"{table.name} must have one column per class, {listed(predicted)}, but has {listed(table.classes)}"
+        )
+    given = table.arguments(of_rows)
+    statement = GroupStatement(given["groups"], given["group_fractions"], given["group_concentration"])
+    labels = sortable_labels(predicted, numeric=table.numeric).tolist()
+    return GroupBelief(*belief_about_groups(statement, labels, len(of_rows)))
+
+
 def _which(chosen: "ClassColumns", kind: str) -> str:
     """Which columns were taken."""
     from selbo.tabular.table import listed
@@ -230,8 +315,9 @@ def _fit(
     accuracy: float | None,
     fractions: Sequence[float] | Mapping[str, float] | None,
     concentration: float | None,
+    about: GroupBelief | None,
 ) -> "SavedCalibration":
-    """Fit the correction, to a random part of the rows if these are very many."""
+    """Fit the correction, to a random part of the rows if these are very many and there are no groups."""
     from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, fit_to_belief
     from selbo.tabular.predictions import in_order
     from selbo.tabular.saved_calibration import SavedCalibration
@@ -239,8 +325,7 @@ def _fit(
     from selbo.tabular.table import listed
 
     classes, log_probs, labels = source.chosen.classes, source.values, source.labels
-    rows = rows_to_fit(log_probs, labels)
-    if len(rows) < len(log_probs):
+    if about is None and len(rows := rows_to_fit(log_probs, labels)) < len(log_probs):
         note(f"the correction is fitted to {len(rows)} of {len(log_probs)} rows, chosen at random, and applied to all")
         log_probs, labels = log_probs[rows], None if labels is None else labels[rows]
     if isinstance(fractions, Mapping):
@@ -249,12 +334,20 @@ def _fit(
         raise ValueError(
             f"`class_fractions` must hold {len(classes)} numbers, for {listed(classes)}, but holds {len(fractions)}"
         )
-    if accuracy is None and fractions is None and labels is not None and bool((labels == UNLABELLED).all()):
+    stated = accuracy is not None or fractions is not None or about is not None
+    if not stated and labels is not None and bool((labels == UNLABELLED).all()):
         raise ValueError("`labels` must hold some classes if nothing else is stated, but the column is empty")
     try:
-        calibration = fit_to_belief(
-            log_probs, accuracy=accuracy, class_fractions=fractions, concentration=concentration, labels=labels
-        ).calibration
+        with waiting(f"fitting the correction to {len(log_probs)} rows"):
+            calibration = fit_to_belief(
+                log_probs,
+                None if about is None else about.belief,
+                groups=None if about is None else about.groups,
+                accuracy=accuracy,
+                class_fractions=fractions,
+                concentration=concentration,
+                labels=labels,
+            ).calibration
     except UnreachableFractionError as error:
         raise ValueError(error.naming(f"class {classes[error.index]!r}")) from None
     return SavedCalibration(classes, calibration, accuracy, None if fractions is None else tuple(fractions))
@@ -399,7 +492,14 @@ def check_statement(saved: "SavedCalibration", source: PredictionSource) -> "lis
     return found
 
 
-def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: "Sequence[CheckResult]" = ()) -> str:
+def doubt(
+    saved: "SavedCalibration",
+    effect: Effect,
+    *,
+    fitted: bool,
+    checks: "Sequence[CheckResult]" = (),
+    groups: tuple[int, int] | None = None,
+) -> str:
     """One sentence on what may be wrong with a correction.
 
     Args:
@@ -407,6 +507,7 @@ def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: "S
         effect: What it does to the predictions.
         fitted: Whether it was fitted to these predictions.
         checks: What labels say about the statement.
+        groups: How many groups contradict what is stated about them after the correction, and how many there are.
     """
     rows, changed = len(effect.probs), effect.num_changed
     answers = f"{changed} of {rows} predictions change their answer"
@@ -414,10 +515,17 @@ def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: "S
         answers += ", and the stated accuracy is that of the answers before"
     elif not changed:
         answers = "no prediction changes its answer"
-    return f"{answers[:1].upper()}{answers[1:]}; {_reason(saved, effect, fitted=fitted, checks=checks)}."
+    return f"{answers[:1].upper()}{answers[1:]}; {_reason(saved, effect, fitted=fitted, checks=checks, groups=groups)}."
 
 
-def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: "Sequence[CheckResult]") -> str:
+def _reason(
+    saved: "SavedCalibration",
+    effect: Effect,
+    *,
+    fitted: bool,
+    checks: "Sequence[CheckResult]",
+    groups: tuple[int, int] | None,
+) -> str:
     """The most important reason to doubt."""
     from selbo.evaluation.statement_doubts import FAR, MISSED
 
@@ -433,6 +541,7 @@ def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: 
     shown = "" if stated is None else f"{100 * stated:.1f} %"
     wrong = next((each for each in checks if each.contradicted), None)
     labels = f"{checks[0].num_examples} labels" if checks else ""
+    against, number = groups or (0, 0)
     reasons = {
         f"always answering {frequent!r} would be right as often as stated, so check both statements": (
             stated is not None and fractions is not None and stated <= most
@@ -452,7 +561,10 @@ def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: 
         "no accuracy was stated, so overconfidence is not corrected": saved.calibration.log_temperature_error == 0,
         f"{len(effect.probs)} rows are few, so their mean may be off by chance": fitted
         and len(effect.probs) < FEW_ROWS,
-        "the result is as good as the labels, which were not tested here": stated is None and fractions is None,
+        f"{against} of {number} groups contradict what is stated about them, so check these": against > 0,
+        "the result is as good as the labels, which were not tested here": (
+            stated is None and fractions is None and groups is None
+        ),
     }
     otherwise = "the result is as good as the statement, which "
     otherwise += f"{labels} do not contradict" if checks else "was not tested here"

@@ -103,8 +103,48 @@ StatementWorth = Annotated[
         rich_help_panel=KNOWLEDGE,
     ),
 ]
+GroupsOfRows = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        metavar="COLUMN",
+        help="Column with the group of each row; --group-fractions states their class fractions, and no label is "
+        "needed.",
+        rich_help_panel=KNOWLEDGE,
+    ),
+]
+FractionsOfGroups = Annotated[
+    Path | None,
+    typer.Option(
+        "--group-fractions",
+        help="Table with one row per group: its name, and one column per class with fractions, percentages or "
+        "counts; a column margin, count or concentration gives their precision.",
+        rich_help_panel=KNOWLEDGE,
+    ),
+]
+ClassesOfGroups = Annotated[
+    str | None,
+    typer.Option(
+        "--group-classes",
+        help="Columns of --group-fractions with the classes, such as yes,no (a name with a comma in quotes); if "
+        "not given, the columns of numbers without those that are clearly no class.",
+        rich_help_panel=KNOWLEDGE,
+    ),
+]
 ReportFile = Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")]
 Out = Annotated[Path, typer.Option("--out", help="Output folder.", file_okay=False)]
+
+
+def require_groups(
+    groups: str | None, fractions: Path | None, classes: str | None, concentration: float | str | None
+) -> None:
+    """Check which of the options about groups are given together."""
+    if (groups is None) != (fractions is None):
+        raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
+    if groups is None and concentration is not None:
+        raise ValueError("`--group-concentration` is about `--group-fractions`, but none are stated")
+    if groups is None and classes is not None:
+        raise ValueError("`--group-classes` is about `--group-fractions`, but none are stated")
 
 
 def choose_device(choice: str) -> str:

@@ -8,10 +8,13 @@ import typer
 from selbo._files import require_table
 from selbo.cli.options import (
     KNOWLEDGE,
+    ClassesOfGroups,
     ClassFraction,
     DataFile,
     Debug,
     Device,
+    FractionsOfGroups,
+    GroupsOfRows,
     MissingOption,
     NoHeader,
     NumSamples,
@@ -20,6 +23,7 @@ from selbo.cli.options import (
     as_options,
     choose_device,
     number_or_auto,
+    require_groups,
     resolve_column,
     resolve_columns,
     speaking_of_options,
@@ -106,34 +110,9 @@ def train(
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            "--groups",
-            metavar="COLUMN",
-            help="Column with the group of each row; --group-fractions states their class fractions, and no label is "
-            "needed.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
-    group_fractions: Annotated[
-        Path | None,
-        typer.Option(
-            "--group-fractions",
-            help="Table with one row per group: its name, and one column per class with fractions, percentages or "
-            "counts; a column margin, count or concentration gives their precision.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
-    group_classes: Annotated[
-        str | None,
-        typer.Option(
-            "--group-classes",
-            help="Columns of --group-fractions with the classes, such as yes,no (a name with a comma in quotes); if "
-            "not given, the columns of numbers without those that are clearly no class.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
+    groups: GroupsOfRows = None,
+    group_fractions: FractionsOfGroups = None,
+    group_classes: ClassesOfGroups = None,
     group_concentration: Annotated[
         str | None,
         typer.Option(
@@ -254,12 +233,7 @@ def train(
     stated = stated_fractions(class_fractions, class_fraction)
     layers = widths(hidden)
     target, groups, id_column = (resolve_column(each, no_header=no_header) for each in (target, groups, id_column))
-    if (groups is None) != (group_fractions is None):
-        raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
-    if groups is None and group_concentration is not None:
-        raise ValueError("`--group-concentration` is about `--group-fractions`, but none are stated")
-    if groups is None and group_classes is not None:
-        raise ValueError("`--group-classes` is about `--group-fractions`, but none are stated")
+    require_groups(groups, group_fractions, group_classes, group_concentration)
     if groups is None and target is None:
         raise MissingOption("'--target', which names the column with the classes, or '--groups'", ctx=context)
     missing = Problems()

@@ -1,7 +1,7 @@
 """`BeliefCalibrator`: calibrate a fitted scikit-learn classifier to what is known about it, without labels."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from selbo.estimator.abstaining import answer_or_abstain
+from selbo.estimator.group_intake import GroupStatement, belief_about_groups
 from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, fit_to_belief
 from selbo.evaluation.decide import Abstention
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION
@@ -18,7 +19,8 @@ from selbo.summary.likelihood import DEFAULT_CONCENTRATION
 class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Calibrate a classifier that is not trained again to its accuracy, to class fractions, or to both.
 
-    Pass unlabelled inputs to `fit`, those that the statements are about. Labels are optional.
+    Pass unlabelled inputs to `fit`, those that the statements are about. Labels are optional. Class fractions of many
+    small groups of inputs, such as counts by day or ward, calibrate without an accuracy.
 
     Args:
         estimator: A fitted classifier with `predict_proba`; it is left as it is. None if inputs are probabilities
@@ -59,13 +61,25 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.class_fractions = class_fractions
         self.concentration = concentration
 
-    def fit(self, X: Any, y: Any = None) -> "BeliefCalibrator":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        group_fractions: Any = None,
+        group_concentration: "float | Mapping[Any, float] | None" = None,
+    ) -> "BeliefCalibrator":
         """Fit the correction to unlabelled inputs; a warning says if they make a statement implausible.
 
         Args:
             X: Inputs of the classifier; or probabilities, if there is no estimator.
             y: Labels of the inputs, where there are some: None or NaN is an input without one, and so is -1 if it is
                 no class. They enter as likelihood.
+            groups: Group of each input, of any type; None or NaN for none.
+            group_fractions: Class fractions of each group, as in `SummaryClassifier.fit`. They are about all inputs of
+                a group, and fit a temperature and one offset per class (`selbo.calibrate_to_belief`).
+            group_concentration: Concentration of these fractions, as in `SummaryClassifier.fit`.
         """
         if self.estimator is not None:
             check_is_fitted(self.estimator)
@@ -77,9 +91,17 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 f"{probs.shape[1]} columns of probabilities"
             )
         self.n_features_in_ = np.shape(X)[1] if np.ndim(X) > 1 else 1
+        stated = GroupStatement(groups, group_fractions, group_concentration)
+        belief, of_rows = None, None
+        if stated.is_given:
+            if self.class_fractions is not None:
+                raise ValueError("`class_fractions` and `group_fractions` state the same, but both are given")
+            belief, of_rows = belief_about_groups(stated, self.classes_.tolist(), len(probs))
         try:
             fitted = fit_to_belief(
                 _log(probs),
+                belief,
+                groups=of_rows,
                 accuracy=self.accuracy,
                 class_fractions=self._fractions(),
                 concentration=self.concentration,

@@ -3,16 +3,18 @@
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from selbo import _checks
 from selbo._numerics import FloatArray
 from selbo.estimator.rows import GroupRows
-from selbo.summary.grouped import FRACTION_SUM_TOLERANCE, NO_GROUP
+from selbo.summary.grouped import FRACTION_SUM_TOLERANCE, NO_GROUP, GroupedSummary
 
 MOST_GROUP_CONCENTRATION: Final = 100.0
 """Largest default concentration of the fractions of a group."""
@@ -173,6 +175,24 @@ def group_rows(
         sizes=torch.from_numpy(sizes),
         estimated=isinstance(stated.concentration, str),
     )
+
+
+def belief_about_groups(stated: GroupStatement, classes: Sequence[Any], rows: int) -> tuple[GroupedSummary, Tensor]:
+    """The belief about the groups of rows that are predicted, with these classes in this order; and the group of each.
+
+    Args:
+        stated: What a user states about groups.
+        classes: Classes of the predictions.
+        rows: Number of rows.
+    """
+    known, by_group = state_classes(stated._replace(classes=classes), [])
+    found = group_rows(stated, by_group, one_per_row("groups", stated.groups, rows), None)
+    if found.estimated:
+        raise ValueError(
+            "`group_concentration` must be a number or a mapping here, but is 'auto', which is for training"
+        )
+    order = [known.tolist().index(each) for each in classes]
+    return replace(found, fractions=found.fractions[:, order]).summary(), found.groups
 
 
 def _sizes(given: Any, names: Sequence[Any]) -> FloatArray:

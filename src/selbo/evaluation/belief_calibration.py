@@ -55,7 +55,7 @@ START_RANGE: Final = (-12.0, 7.0)
 TRIED_WITH_GROUPS: Final = range(-7, 4)
 """Values of -log T that a fit to groups may start from: the likelihood of counts has more than one maximum."""
 
-LEAST_FRACTION: Final = 1e-6
+LEAST_OF_A_CLASS: Final = 1e-6
 """Smallest fraction of a class, for these starts."""
 
 WEIGHTS_TRIED: Final = 10
@@ -285,7 +285,7 @@ def fit_to_belief(
     _require_possible(statement, answers)
     solution, errors = _minimise(statement, rows, known)
     before, after = _means(rows, torch.zeros_like(solution)), _means(rows, solution)
-    if known is None:  # labels may contradict a statement: the result is a compromise then
+    if known is None and not by_group:  # labels and groups may contradict a statement: a compromise is fitted then
         _require_agreement(statement, after)
     if doubt > 0:
         assert class_fractions is not None
@@ -772,7 +772,7 @@ def _start_of_groups(statement: _Statement, summary: GroupedSummary, rows: Tenso
     of_classes = None
     if bool(statement.free[1]) and summary.partition.num_regions == rows.shape[1]:
         sizes = torch.bincount(statement.groups[statement.groups >= 0], minlength=summary.num_groups).double()
-        overall = (sizes @ summary.s0.double().cpu() / sizes.sum()).clamp(min=LEAST_FRACTION).tolist()
+        overall = (sizes @ summary.s0.double().cpu() / sizes.sum()).clamp(min=LEAST_OF_A_CLASS).tolist()
         of_classes = replace(
             statement,
             accuracy=None,

@@ -16,7 +16,7 @@ import torch
 from typer.testing import CliRunner
 
 from command_line import Run, run_command
-from selbo import calibrate_to_belief
+from selbo import BeliefCalibrator, calibrate_to_belief
 from selbo.cli.app import app
 from selbo.cli.calibrate import Effect, doubt, effect_table, measure_effect
 from selbo.cli.output import console
@@ -275,6 +275,104 @@ def test_outputs_that_are_refused(selbo: Run, table: Path, tmp_path: Path) -> No
         assert message in shown.err
     assert table.read_bytes() == content
     assert sorted(each.name for each in tmp_path.iterdir()) == ["predictions.csv"]
+
+
+# --- groups ---
+
+
+def counted(tmp_path: Path, *, wrong: int | None = None) -> tuple[Path, Path]:
+    """Overconfident predictions of 1600 rows in 80 days, and the counts of each day, one of which may be wrong."""
+    generator = np.random.default_rng(5)
+    logit = generator.normal(-1, 2, 1600)
+    spam = generator.random(1600) < 1 / (1 + np.exp(-logit))
+    said = 1 / (1 + np.exp(-(3 * logit + 1)))
+    day = np.repeat(np.arange(80), 20)
+    counts = np.bincount(day, spam).astype(int)
+    if wrong is not None:
+        counts[wrong] = 20 - counts[wrong]
+    names = [f"day {k}" for k in range(80)]
+    predictions = pl.DataFrame({"day": [names[k] for k in day], "p_ham": 1 - said, "p_spam": said})
+    predictions.write_csv(tmp_path / "rows.csv")
+    pl.DataFrame({"day": names, "spam": counts, "ham": 20 - counts}).write_csv(tmp_path / "days.csv")
+    return tmp_path / "rows.csv", tmp_path / "days.csv"
+
+
+def test_counts_of_groups_calibrate(selbo: Run, tmp_path: Path) -> None:
+    rows, days = counted(tmp_path)
+    out, saved = tmp_path / "out.csv", tmp_path / "c.json"
+    shown = selbo(rows, "--groups", "day", "--group-fractions", days, "--out", out, "--save", saved)
+    assert shown.code == 0, shown.err
+    assert "the result is as good as the statement" in " ".join(shown.out.split())
+    table = {row["day"]: {"spam": int(row["spam"]) / 20, "ham": int(row["ham"]) / 20} for row in read(days)}
+    given = of_classes(read(rows), "p_ham", "p_spam")
+    same = BeliefCalibrator().fit(
+        given,
+        groups=[row["day"] for row in read(rows)],
+        group_fractions={day: [each["ham"], each["spam"]] for day, each in table.items()},
+    )
+    assert of_classes(read(out), "p_ham", "p_spam") == pytest.approx(same.predict_proba(given), abs=1e-6)
+    found = load_calibration(saved).calibration
+    assert found.temperature == pytest.approx(3.0, rel=0.35)
+    assert found.offsets[0] - found.offsets[1] == pytest.approx(1 / 3, abs=0.35)
+    again = selbo(rows, "--load", saved, "--out", tmp_path / "again.csv")
+    assert again.code == 0
+    assert read(tmp_path / "again.csv") == read(out)
+    both = selbo(rows, "--groups", "day", "--group-fractions", days, "--accuracy", 0.8, "--out", out)
+    assert both.code == 0
+    assert "accuracy, % " in " ".join(both.out.split())
+
+
+def test_a_group_that_contradicts_its_counts_is_doubted(selbo: Run, tmp_path: Path) -> None:
+    rows, days = counted(tmp_path)
+    small = int(np.argmin([int(row["spam"]) for row in read(days)]))
+    counted(tmp_path, wrong=small)
+    shown = selbo(rows, "--groups", "day", "--group-fractions", days, "--out", tmp_path / "out.csv")
+    assert shown.code == 0
+    assert "1 of 80 groups contradict what is stated about them, so check these" in " ".join(shown.out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--groups", "day"), "`--groups` and `--group-fractions` must be given together"),
+        (("--accuracy", 0.8, "--group-concentration", 9), "`--group-concentration` is about `--group-fractions`"),
+        (("--groups", "dya", "--group-fractions", "days.csv"), "there is no column 'dya' in rows.csv: did you mean"),
+        (("--groups", "day", "--group-fractions", "none.csv"), "`--group-fractions` must be a file, but 'none.csv'"),
+        (
+            ("--groups", "day", "--group-fractions", "days.csv", "--class-fractions", "spam=0.3"),
+            "`--class-fractions` and `--group-fractions` state the same, but both are given",
+        ),
+        (
+            ("--groups", "day", "--group-fractions", "days.csv", "--load", "c.json"),
+            "`--load` applies a correction as it is, so `--groups` cannot be given with it",
+        ),
+        (
+            ("--groups", "day", "--group-fractions", "days.csv", "--stream"),
+            "`--groups` need the whole file, but it is read in parts: pass --no-stream",
+        ),
+        (
+            ("--groups", "day", "--group-fractions", "other.csv"),
+            "other.csv must have one column per class, 'ham', 'spam', but has 'ham', 'offer', 'spam'",
+        ),
+        (
+            ("--groups", "day", "--group-fractions", "days.csv", "--out", "days.csv"),
+            "`--out` must be another file than `--group-fractions`, but is the same",
+        ),
+    ],
+)
+def test_bad_options_about_groups_are_one_sentence_and_nothing_is_written(
+    selbo: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[object, ...], message: str
+) -> None:
+    counted(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    days = read(Path("days.csv"))
+    pl.DataFrame([{**row, "offer": "1"} for row in days]).write_csv("other.csv")
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    shown = selbo("rows.csv", *(() if "--out" in options else ("--out", "out.csv")), *options)
+    assert (shown.code, shown.out) == (2, "")
+    (error,) = (line for line in shown.err.splitlines() if not line.startswith("selbo: note: "))
+    assert message in error
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
 # --- a single score ---

@@ -140,3 +140,61 @@ def test_it_may_decline_to_answer(model: GaussianNB) -> None:
     assert [each is not None for each in by_rule] == rule(probs).tolist()
     with pytest.raises(ValueError, match="`max_risk` must lie strictly between 0 and 1"):
         calibrated.predict(X[1000:], abstain=5)
+
+
+# --- class fractions of groups ---
+
+
+def wards(size: int = 10) -> tuple[list[str], dict[str, dict[str, float]]]:
+    """Ward of each unlabelled input, and the share of every class in each ward."""
+    labels = NAMES[Y[POOL]]
+    names = [f"ward {k // size}" for k in range(len(labels))]
+    shares = {
+        ward: {str(name): float((labels[np.array(names) == ward] == name).mean()) for name in NAMES}
+        for ward in dict.fromkeys(names)
+    }
+    return names, shares
+
+
+def test_counts_of_groups_lower_the_log_loss_without_an_accuracy(model: GaussianNB) -> None:
+    names, shares = wards()
+    calibrated = BeliefCalibrator(model).fit(X[POOL], groups=names, group_fractions=shares)
+    labels = NAMES[Y[TEST]]
+    before, after = (each.predict_proba(X[TEST]).clip(1e-15, 1) for each in (model, calibrated))
+    assert log_loss(labels, after, labels=model.classes_) < log_loss(labels, before, labels=model.classes_) - 0.01
+    as_lists = {ward: [share[name] for name in model.classes_] for ward, share in shares.items()}
+    same = BeliefCalibrator(model).fit(X[POOL], groups=np.array(names), group_fractions=as_lists)
+    np.testing.assert_allclose(same.predict_proba(X[TEST]), calibrated.predict_proba(X[TEST]), atol=1e-9)
+    both = BeliefCalibrator(model, accuracy=model.score(X[POOL], NAMES[Y[POOL]]))
+    both.fit(X[POOL], groups=names, group_fractions=shares, group_concentration=1000)
+    assert both.calibration_.temperature != calibrated.calibration_.temperature
+
+
+def test_inputs_without_a_group_are_left_out() -> None:
+    model = GaussianNB().fit(X[TRAIN], NAMES[Y[TRAIN]])
+    names, shares = wards()
+    some = [name if k < 400 else None for k, name in enumerate(names)]
+    kept = {name: share for name, share in shares.items() if name in some}
+    one = BeliefCalibrator(model).fit(X[POOL], groups=some, group_fractions=kept)
+    other = BeliefCalibrator(model).fit(X[POOL][:400], groups=names[:400], group_fractions=kept)
+    assert one.calibration_.temperature == pytest.approx(other.calibration_.temperature, rel=1e-4)
+
+
+def test_groups_that_cannot_be_used_are_one_sentence() -> None:
+    model = GaussianNB().fit(X[TRAIN], NAMES[Y[TRAIN]])
+    names, shares = wards()
+    missing = {name: share for name, share in shares.items() if name != "ward 3"}
+    for more, message in (
+        ({"groups": names}, "`groups` and `group_fractions` must be given together"),
+        ({"group_fractions": shares}, "`groups` and `group_fractions` must be given together"),
+        ({"group_concentration": 5.0}, "`group_concentration` is about `group_fractions`, but none are stated"),
+        ({"groups": names, "group_fractions": missing}, "must state every group in `groups`, but 'ward 3' is missing"),
+        ({"groups": names[:5], "group_fractions": shares}, "`groups` must have one entry per row of `X`, 700"),
+        ({"groups": names, "group_fractions": shares, "group_concentration": "auto"}, "'auto', which is for training"),
+        ({"groups": names, "group_fractions": {ward: [0.5, 0.5] for ward in shares}}, "must hold 10 numbers per group"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            BeliefCalibrator(model).fit(X[POOL], **more)
+    twice = BeliefCalibrator(model, class_fractions=[0.1] * 10)
+    with pytest.raises(ValueError, match="`class_fractions` and `group_fractions` state the same"):
+        twice.fit(X[POOL], groups=names, group_fractions=shares)

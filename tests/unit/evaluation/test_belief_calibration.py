@@ -13,7 +13,9 @@ from scipy.optimize import brentq, minimize
 from torch import Tensor
 
 from selbo import (
+    ClassRegions,
     ConfidenceBins,
+    GroupedSummary,
     Masses,
     SummaryLikelihood,
     belief_from_labels,
@@ -138,6 +140,91 @@ def test_any_summary_can_be_maximised_by_the_temperature() -> None:
     both = calibrate_to_belief(log_probs, summary, offsets=True)
     assert summary(both(log_probs)).item() > summary(found(log_probs)).item() - 1e-3
     assert both.offsets != (0, 0, 0, 0)
+
+
+# --- counts of groups ---
+
+
+def counted(labels: Tensor, size: int, classes: int = 4) -> tuple[GroupedSummary, Tensor]:
+    """Class counts of random groups as a belief without an error, and the group of each row."""
+    groups = torch.arange(len(labels)) // size
+    counts = torch.zeros(int(groups.max()) + 1, classes, dtype=torch.float64)
+    counts.index_put_((groups, labels), torch.ones(len(labels), dtype=torch.float64), accumulate=True)
+    sizes = counts.sum(1)
+    return GroupedSummary(ClassRegions(classes), counts / sizes[:, None], 100 * sizes, form="counts"), groups
+
+
+@pytest.mark.parametrize("size", [8, 50])
+def test_counts_of_groups_find_the_temperature_and_the_offsets(size: int, seed: int) -> None:
+    log_probs, labels, calibrated = sharpened(seed, rows=4000)
+    true = torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
+    biased = (log_probs - 2.5 * true).log_softmax(-1)
+    belief, groups = counted(labels, size)
+    found = calibrate_to_belief(biased, belief, groups=groups)
+    assert abs(math.log(found.temperature / 2.5)) < 4 * found.log_temperature_error < 0.6
+    off = (torch.tensor(found.offsets) - true).abs() / torch.tensor(found.offset_errors)
+    assert off.max() < 4.5
+    assert nll(found(biased), labels) < nll(calibrated, labels) + 0.02
+    assert nll(biased, labels) > nll(calibrated, labels) + 0.4
+
+
+@pytest.mark.parametrize("accuracy", [None, 0.6])
+def test_counts_of_groups_are_maximised(accuracy: float | None) -> None:
+    log_probs, labels, _ = sharpened(1, rows=600)
+    belief, groups = counted(labels, 6)
+
+    def loss(log_temperature: float) -> float:
+        corrected = (log_probs / math.exp(log_temperature)).log_softmax(-1)
+        value = -belief(corrected, groups).item() + math.exp(-log_temperature) - 1 + log_temperature
+        if accuracy is not None:
+            right, alpha = answered(log_probs, corrected), 1000 * 600 / 1600
+            value += alpha * accuracy * math.log(accuracy / right)
+            value += alpha * (1 - accuracy) * math.log((1 - accuracy) / (1 - right))
+        return value
+
+    expected = minimize(lambda point: loss(point[0]), [0.5], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
+    found = calibrate_to_belief(log_probs, belief, groups=groups, accuracy=accuracy, offsets=False)
+    assert math.log(found.temperature) == pytest.approx(expected, abs=1e-5)
+    assert found.offsets == (0, 0, 0, 0)
+
+
+def test_counts_of_groups_calibrate_predictions_that_are_far_too_confident() -> None:
+    """Newton's method alone ends in another maximum, and derivatives of probabilities near zero overflow."""
+    log_probs, labels, calibrated = sharpened(2, rows=2000, factor=60.0)
+    for size in (16, 64, 200):
+        belief, groups = counted(labels, size)
+        found = calibrate_to_belief(log_probs, belief, groups=groups)
+        assert nll(found(log_probs), labels) < nll(calibrated, labels) + 0.02
+
+
+def test_rows_without_a_group_and_regions_other_than_classes() -> None:
+    log_probs, labels, _ = sharpened(3, rows=800)
+    belief, groups = counted(labels, 8)
+    some = torch.where(torch.arange(800) < 600, groups, -1)
+    found = calibrate_to_belief(log_probs, belief, groups=some, prior_strength=0)
+    alone = calibrate_to_belief(log_probs[:600], belief, groups=groups[:600], prior_strength=0)
+    assert found.temperature == pytest.approx(alone.temperature, rel=1e-6)
+    assert found.offsets == pytest.approx(alone.offsets, abs=1e-6)
+    bins = GroupedSummary(ConfidenceBins((0.5, 0.8), num_classes=4), torch.full((2, 3), 1 / 3), 300.0)
+    halves = torch.arange(800) % 2
+    both = calibrate_to_belief(log_probs, bins, groups=halves, prior_strength=0)
+    assert bins(both(log_probs), halves) > bins(log_probs, halves) + 10
+
+
+def test_groups_and_a_belief_about_them_are_given_together() -> None:
+    log_probs, labels, _ = sharpened(0, rows=40)
+    belief, groups = counted(labels, 8)
+    together = "`groups` and a `GroupedSummary` as `belief` must be given together"
+    with pytest.raises(ValueError, match=together):
+        calibrate_to_belief(log_probs, belief)
+    with pytest.raises(ValueError, match=together):
+        calibrate_to_belief(log_probs, expect(0.9), groups=groups)
+    with pytest.raises(ValueError, match=together):
+        calibrate_to_belief(log_probs, accuracy=0.9, groups=groups)
+    with pytest.raises(ValueError, match="either `belief` or `accuracy` and `class_fractions`"):
+        calibrate_to_belief(log_probs, belief, groups=groups, class_fractions=[0.25] * 4)
+    with pytest.raises(ValueError, match=r"`groups` must have shape \(40,\)"):
+        calibrate_to_belief(log_probs, belief, groups=groups[:5])
 
 
 # --- labels, uncertainty ---

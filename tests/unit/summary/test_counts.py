@@ -86,6 +86,21 @@ class TestExact:
         p = torch.tensor([[1.0, 1e-30]] * 16, dtype=F64)
         assert exact(p, 1.0, 1e9) == pytest.approx(math.log(UNDERFLOW))
 
+    def test_derivatives_of_improbable_counts(self):
+        """log p^2 = 2 log p, whose derivative by log p is 2, and the second one 0."""
+        size, certain = torch.tensor(2.0, dtype=F64), torch.tensor(1e9, dtype=F64)
+
+        def value(log_p):
+            trial = torch.stack([-torch.expm1(log_p), log_p.exp()])
+            pmf = poisson_binomial(torch.stack([trial, trial]))
+            return exact_count_log_prob(pmf, fraction=torch.tensor(1.0, dtype=F64), concentration=certain, size=size)
+
+        for log_p in torch.tensor([-1.0, -100.0, -300.0], dtype=F64):
+            torch.testing.assert_close(value(log_p), 2 * log_p)
+            torch.testing.assert_close(torch.func.grad(value)(log_p), torch.tensor(2.0, dtype=F64))
+            second = torch.autograd.functional.hessian(value, log_p)
+            torch.testing.assert_close(second, torch.tensor(0.0, dtype=F64), rtol=0, atol=1e-9)
+
     def test_larger_tables_change_nothing(self):
         p = probabilities(3, 2, seed=1)
         pmf = poisson_binomial(p)
