@@ -61,7 +61,9 @@ def counted(groups: Tensor, labels: Tensor, classes: int) -> selbo.GroupedSummar
     counts = torch.zeros(int(groups.max()) + 1, classes, dtype=torch.float64)
     counts.index_put_((groups, labels), torch.ones(len(labels), dtype=torch.float64), accumulate=True)
     sizes = counts.sum(1)
-    return selbo.GroupedSummary(selbo.ClassRegions(classes), counts / sizes[:, None], 100 * sizes, form="counts")
+    return selbo.GroupedSummary(
+        selbo.ClassRegions(classes), counts / sizes[:, None], 100 * sizes, form="counts", exact_up_to=64
+    )
 
 
 def corrections(

@@ -63,6 +63,9 @@ CLASSES_SHOWN: Final = 20
 FEW_ROWS: Final = 100
 """Number of rows below which their means are rough."""
 
+FEW_GROUPS: Final = 20
+"""Number of groups below which a temperature from their counts is often too low."""
+
 NORMAL_95: Final = 1.96
 """Half of a 95 % interval, in standard errors."""
 
@@ -80,8 +83,8 @@ def calibrate(
         float | None,
         typer.Option(
             "--group-concentration",
-            help="How sure the fractions of all groups are, in observations; if not given, 100, or the number of rows "
-            "of a smaller group unless these were counted.",
+            help="How sure the fractions of all groups are, in observations; if not given, they are counts of these "
+            "very rows.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
@@ -562,6 +565,7 @@ def _reason(
         f"{len(effect.probs)} rows are few, so their mean may be off by chance": fitted
         and len(effect.probs) < FEW_ROWS,
         f"{against} of {number} groups contradict what is stated about them, so check these": against > 0,
+        f"{number} groups are few, so the temperature may be too low by chance": 0 < number < FEW_GROUPS,
         "the result is as good as the labels, which were not tested here": (
             stated is None and fractions is None and groups is None
         ),

@@ -79,7 +79,8 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             groups: Group of each input, of any type; None or NaN for none.
             group_fractions: Class fractions of each group, as in `SummaryClassifier.fit`. They are about all inputs of
                 a group, and fit a temperature and one offset per class (`selbo.calibrate_to_belief`).
-            group_concentration: Concentration of these fractions, as in `SummaryClassifier.fit`.
+            group_concentration: Concentration of these fractions, one number or one per group. If not given, they are
+                counts of these very inputs, without an error.
         """
         if self.estimator is not None:
             check_is_fitted(self.estimator)

@@ -14,7 +14,7 @@ from torch import Tensor
 from selbo import _checks
 from selbo._numerics import FloatArray
 from selbo.estimator.rows import GroupRows
-from selbo.summary.grouped import FRACTION_SUM_TOLERANCE, NO_GROUP, GroupedSummary
+from selbo.summary.grouped import EXACT_UP_TO, FRACTION_SUM_TOLERANCE, NO_GROUP, GroupedSummary
 
 MOST_GROUP_CONCENTRATION: Final = 100.0
 """Largest default concentration of the fractions of a group."""
@@ -23,6 +23,12 @@ COUNTED_WITHIN: Final = 0.05
 LEAST_COUNTED: Final = 3
 """How far, in rows, fractions may be from whole numbers to be taken as counted among the rows, and in how many smaller
 groups at least: arbitrary fractions of two classes are so close in one of ten groups, in three by one of a thousand."""
+
+THREE_DIGITS: Final = 1e-3
+"""Rounding error of fractions that are stated with three digits."""
+
+WITHOUT_ERROR: Final = 100.0
+"""Concentration per row that states fractions which were counted among the rows: practically without an error."""
 
 ESTIMATED: Final = "auto"
 """Stands for a concentration that is estimated by held-out groups."""
@@ -184,6 +190,8 @@ def belief_about_groups(stated: GroupStatement, classes: Sequence[Any], rows: in
         stated: What a user states about groups.
         classes: Classes of the predictions.
         rows: Number of rows.
+
+    Fractions are counts of these rows, without an error, unless a concentration is stated.
     """
     known, by_group = state_classes(stated._replace(classes=classes), [])
     found = group_rows(stated, by_group, one_per_row("groups", stated.groups, rows), None)
@@ -192,7 +200,25 @@ def belief_about_groups(stated: GroupStatement, classes: Sequence[Any], rows: in
             "`group_concentration` must be a number or a mapping here, but is 'auto', which is for training"
         )
     order = [known.tolist().index(each) for each in classes]
-    return replace(found, fractions=found.fractions[:, order]).summary(), found.groups
+    strength = found.concentration
+    if stated.concentration is None:
+        strength = WITHOUT_ERROR * _counted_sizes(found)
+    stated_rows = replace(found, fractions=found.fractions[:, order], concentration=strength)
+    return stated_rows.summary(exact_up_to=EXACT_UP_TO), found.groups
+
+
+def _counted_sizes(rows: GroupRows) -> Tensor:
+    """Number of rows of each group, if its fractions can be counts of these rows."""
+    assert rows.sizes is not None
+    members = rows.sizes[:, None] * rows.fractions
+    off = (members - members.round()).abs().amax(1) - COUNTED_WITHIN - THREE_DIGITS * rows.sizes
+    if bool((off > 0).any()):
+        worst = int(off.argmax())
+        raise ValueError(
+            f"`group_fractions` must be those of the rows that are there, but those of {rows.names[worst]!r} are no "
+            f"counts of its {int(rows.sizes[worst])} rows: pass complete groups, or state `group_concentration`"
+        )
+    return rows.sizes
 
 
 def _sizes(given: Any, names: Sequence[Any]) -> FloatArray:

@@ -63,8 +63,8 @@ class GroupRows:
         weights = None if self.weights is None else self.weights[rows]
         return replace(self, inputs=self.inputs[rows], groups=self.groups[rows], weights=weights)
 
-    def summary(self) -> GroupedSummary:
-        """The likelihood of the beliefs."""
+    def summary(self, *, exact_up_to: int | None = None) -> GroupedSummary:
+        """The likelihood of the beliefs; ``exact_up_to`` as in `GroupedSummary`."""
         count = self.fractions.shape[1]
         return GroupedSummary(
             ClassRegions(count),
@@ -72,6 +72,7 @@ class GroupRows:
             self.concentration,
             form=GROUP_FORM,
             smoothing=GROUP_SMOOTHING / count,
+            exact_up_to=exact_up_to,
             name="groups",
         )
 

@@ -197,6 +197,21 @@ def test_counts_of_groups_calibrate_predictions_that_are_far_too_confident() -> 
         assert nll(found(log_probs), labels) < nll(calibrated, labels) + 0.02
 
 
+def test_counts_of_rare_and_of_impossible_classes() -> None:
+    """Class means underflow at some of the temperatures that are tried first."""
+    generator = torch.Generator().manual_seed(4)
+    logits = 2 * torch.randn(800, 10, generator=generator, dtype=torch.float64)
+    logits[:, 0] += 8.0
+    labels = torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+    belief, groups = counted(labels, 8, 10)
+    found = [calibrate_to_belief((t * logits).log_softmax(-1), belief, groups=groups).temperature for t in (3, 50)]
+    assert found[0] == pytest.approx(3, rel=0.5)
+    assert found[1] / 50 == pytest.approx(found[0] / 3, rel=0.02)
+    never = logits.clone()
+    never[:, 9] = -torch.inf
+    assert calibrate_to_belief(never.log_softmax(-1), belief, groups=groups).temperature > 0
+
+
 def test_rows_without_a_group_and_regions_other_than_classes() -> None:
     log_probs, labels, _ = sharpened(3, rows=800)
     belief, groups = counted(labels, 8)
@@ -223,6 +238,8 @@ def test_groups_and_a_belief_about_them_are_given_together() -> None:
         calibrate_to_belief(log_probs, accuracy=0.9, groups=groups)
     with pytest.raises(ValueError, match="either `belief` or `accuracy` and `class_fractions`"):
         calibrate_to_belief(log_probs, belief, groups=groups, class_fractions=[0.25] * 4)
+    with pytest.raises(ValueError, match="`groups` must hold a group in some row, but none does"):
+        calibrate_to_belief(log_probs, belief, groups=torch.full((40,), -1))
     with pytest.raises(ValueError, match=r"`groups` must have shape \(40,\)"):
         calibrate_to_belief(log_probs, belief, groups=groups[:5])
 
