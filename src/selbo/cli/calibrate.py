@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,9 @@ CLASSES_SHOWN: Final = 20
 
 FEW_ROWS: Final = 100
 """Number of rows below which their means are rough."""
+
+HARDLY_MORE: Final = 0.01
+"""Accuracy above the share of the most frequent class that is not worth the name."""
 
 FEW_GROUPS: Final = 20
 """Number of groups below which a temperature from their counts is often too low."""
@@ -290,14 +294,17 @@ def _read_groups(
     stated = GroupSource(column, file, concentration, chosen)
     table, of_rows = read_groups(stated, source.file.table)
     for each in table.notes:
-        note(each)
+        note(as_options(each))
     predicted = source.chosen.classes
     if set(table.classes) != set(predicted):
         raise ValueError(
             f"{table.name} must have one column per class, {listed(predicted)}, but has {listed(table.classes)}"
         )
-    given = table.arguments(of_rows)
-    statement = GroupStatement(given["groups"], given["group_fractions"], given["group_concentration"])
+    given, strength = table.arguments(of_rows), table.concentration
+    sizes = Counter(group for group in of_rows if group is not None)
+    if isinstance(strength, Mapping) and all(strength[group] == count for group, count in sizes.items()):
+        strength = None  # a column `count` of the rows themselves, whose fractions have no error
+    statement = GroupStatement(given["groups"], given["group_fractions"], strength)
     labels = sortable_labels(predicted, numeric=table.numeric).tolist()
     return GroupBelief(*belief_about_groups(statement, labels, len(of_rows)))
 
@@ -565,7 +572,10 @@ def _reason(
         f"{len(effect.probs)} rows are few, so their mean may be off by chance": fitted
         and len(effect.probs) < FEW_ROWS,
         f"{against} of {number} groups contradict what is stated about them, so check these": against > 0,
-        f"{number} groups are few, so the temperature may be too low by chance": 0 < number < FEW_GROUPS,
+        "corrected, they say hardly more than the class fractions, so check that the groups are about these rows": (
+            groups is not None and reached < max(effect.class_fractions[1]) + HARDLY_MORE
+        ),
+        f"few groups, here {number}, often give too low a temperature": 0 < number < FEW_GROUPS,
         "the result is as good as the labels, which were not tested here": (
             stated is None and fractions is None and groups is None
         ),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from selbo._numerics import FloatArray
-from selbo.estimator.group_intake import COUNTED_WITHIN
+from selbo.estimator.group_intake import are_no_counts
 from selbo.estimator.rows import GroupRows
 from selbo.random import derive
 from selbo.summary.contrast import NEVER, group_contrast
@@ -22,10 +22,6 @@ FEWEST_RELATED: Final = 20
 PERMUTATIONS: Final = 199
 UNRELATED: Final = 0.3
 """Number of permutations of that test, and the p-value above which inputs count as unrelated."""
-
-ROUNDED: Final = 5e-4
-ROUNDED_PERCENT: Final = 5e-3
-"""Rounding errors of fractions that were counted and are stated with three digits, or all in whole per cent."""
 
 
 def doubt_groups(rows: GroupRows, *, alone: bool) -> list[str]:
@@ -92,11 +88,7 @@ def too_precise(rows: GroupRows) -> str:
     sizes = rows.sizes
     if sizes is None:
         sizes = torch.bincount(rows.groups[rows.groups >= 0], minlength=len(rows.names)).double()
-    counts = sizes[:, None] * rows.fractions
-    percent = 100 * rows.fractions
-    rounded = ROUNDED_PERCENT if torch.allclose(percent, percent.round()) else ROUNDED
-    tolerance = (rounded * sizes).clamp(min=COUNTED_WITHIN)
-    wrong = ((counts - counts.round()).abs() > tolerance[:, None]).any(-1) & (rows.concentration > sizes)
+    wrong = are_no_counts(rows.fractions, sizes) & (rows.concentration > sizes)
     if rows.weights is not None or not bool(wrong.any()):
         return ""
     first = int(wrong.nonzero()[0, 0])

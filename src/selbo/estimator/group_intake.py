@@ -24,8 +24,9 @@ LEAST_COUNTED: Final = 3
 """How far, in rows, fractions may be from whole numbers to be taken as counted among the rows, and in how many smaller
 groups at least: arbitrary fractions of two classes are so close in one of ten groups, in three by one of a thousand."""
 
-THREE_DIGITS: Final = 1e-3
-"""Rounding error of fractions that are stated with three digits."""
+ROUNDED: Final = 5e-4
+ROUNDED_PERCENT: Final = 5e-3
+"""Rounding errors of fractions that were counted and are stated with three digits, or all in whole per cent."""
 
 WITHOUT_ERROR: Final = 100.0
 """Concentration per row that states fractions which were counted among the rows: practically without an error."""
@@ -210,15 +211,22 @@ def belief_about_groups(stated: GroupStatement, classes: Sequence[Any], rows: in
 def _counted_sizes(rows: GroupRows) -> Tensor:
     """Number of rows of each group, if its fractions can be counts of these rows."""
     assert rows.sizes is not None
-    members = rows.sizes[:, None] * rows.fractions
-    off = (members - members.round()).abs().amax(1) - COUNTED_WITHIN - THREE_DIGITS * rows.sizes
-    if bool((off > 0).any()):
-        worst = int(off.argmax())
+    wrong = are_no_counts(rows.fractions, rows.sizes)
+    if bool(wrong.any()):
+        first = int(wrong.nonzero()[0, 0])
         raise ValueError(
-            f"`group_fractions` must be those of the rows that are there, but those of {rows.names[worst]!r} are no "
-            f"counts of its {int(rows.sizes[worst])} rows: pass complete groups, or state `group_concentration`"
+            f"`group_fractions` must be those of the rows that are there, but those of {rows.names[first]!r} are no "
+            f"counts of its {int(rows.sizes[first])} rows: pass complete groups, or state `group_concentration`"
         )
     return rows.sizes
+
+
+def are_no_counts(fractions: Tensor, sizes: Tensor) -> Tensor:
+    """Which groups have fractions, (G, K), that are no whole numbers of their rows, (G,), up to rounding: (G,)."""
+    counts, percent = sizes[:, None] * fractions, 100 * fractions
+    rounded = ROUNDED_PERCENT if torch.allclose(percent, percent.round()) else ROUNDED
+    tolerance = (rounded * sizes).clamp(min=COUNTED_WITHIN)
+    return ((counts - counts.round()).abs() > tolerance[:, None]).any(-1)
 
 
 def _sizes(given: Any, names: Sequence[Any]) -> FloatArray:

@@ -322,6 +322,39 @@ def test_counts_of_groups_calibrate(selbo: Run, tmp_path: Path) -> None:
     assert "accuracy, % " in " ".join(both.out.split())
 
 
+def test_a_column_of_the_numbers_of_rows_changes_nothing(selbo: Run, tmp_path: Path) -> None:
+    """As a precision, it would be that of a sample of this size."""
+    rows, days = counted(tmp_path)
+    table = read(days)
+    pl.DataFrame([{**row, "count": 20} for row in table]).write_csv(tmp_path / "counted.csv")
+    pl.DataFrame([{**row, "count": 21} for row in table]).write_csv(tmp_path / "sampled.csv")
+    shown = [
+        selbo(rows, "--groups", "day", "--group-fractions", tmp_path / name)
+        for name in (days, "counted.csv", "sampled.csv")
+    ]
+    assert [each.code for each in shown] == [0, 0, 0]
+    assert shown[0].out == shown[1].out != shown[2].out
+
+
+def test_groups_of_other_rows_are_doubted(selbo: Run, tmp_path: Path) -> None:
+    rows, days = counted(tmp_path)
+    table = read(days)
+    moved = [{**row, "day": table[k - 1]["day"]} for k, row in enumerate(table)]
+    pl.DataFrame(moved).write_csv(days)
+    shown = selbo(rows, "--groups", "day", "--group-fractions", days, "--out", tmp_path / "out.csv")
+    assert shown.code == 0
+    said = "say hardly more than the class fractions, so check that the groups are about these rows"
+    assert said in " ".join(shown.out.split())
+
+
+def test_few_groups_are_doubted(selbo: Run, tmp_path: Path) -> None:
+    rows, days = counted(tmp_path)
+    pl.read_csv(rows).head(200).write_csv(rows)
+    pl.read_csv(days).head(10).write_csv(days)
+    shown = selbo(rows, "--groups", "day", "--group-fractions", days, "--out", tmp_path / "out.csv")
+    assert "few groups, here 10, often give too low a temperature" in " ".join(shown.out.split())
+
+
 def test_a_group_that_contradicts_its_counts_is_doubted(selbo: Run, tmp_path: Path) -> None:
     rows, days = counted(tmp_path)
     small = int(np.argmin([int(row["spam"]) for row in read(days)]))
