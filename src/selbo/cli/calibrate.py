@@ -64,8 +64,8 @@ CLASSES_SHOWN: Final = 20
 FEW_ROWS: Final = 100
 """Number of rows below which their means are rough."""
 
-HARDLY_MORE: Final = 0.01
-"""Accuracy above the share of the most frequent class that is not worth the name."""
+HARDLY_FEWER: Final = 0.1
+"""A classifier that avoids less than this part of the errors of a constant answer says hardly anything."""
 
 FEW_GROUPS: Final = 20
 """Number of groups below which a temperature from their counts is often too low."""
@@ -178,7 +178,7 @@ def calibrate(
     if saved_to is not None:
         save_calibration(saved, saved_to)
     screen = console(stderr=target is None)
-    screen.print(_facts(saved, effect, found, sentence))
+    screen.print(_facts(saved, effect, found, sentence, against))
     screen.print(effect_table(saved, effect))
     for path, what in ((target, f"{len(log_probs)} predictions"), (saved_to, "the correction"), (page, "a report")):
         if path is not None:
@@ -191,7 +191,10 @@ def _require_statement(stated: Mapping[str, Any], beside: Mapping[str, Any], loa
     if load is not None and there:
         raise ValueError(f"`--load` applies a correction as it is, so `{there[0]}` cannot be given with it")
     if load is None and not stated.keys() & there:
-        raise ValueError("`--accuracy` or `--class-fractions` must be given: nothing is stated about the predictions")
+        raise ValueError(
+            "`--accuracy`, `--class-fractions`, `--groups` or `--labels` must be given: nothing is stated about the "
+            "predictions"
+        )
     if "--groups" in there and "--class-fractions" in there:
         raise ValueError("`--class-fractions` and `--group-fractions` state the same, but both are given")
 
@@ -460,22 +463,33 @@ def _new_columns(
 # --- what is shown ---
 
 
-def _facts(saved: "SavedCalibration", effect: Effect, kind: str, sentence: str) -> "Table":
+def _facts(
+    saved: "SavedCalibration", effect: Effect, kind: str, sentence: str, groups: tuple[int, int] | None
+) -> "Table":
     from rich.table import Table
 
     facts = Table.grid(padding=(0, 2))
     facts.add_row("Rows", f"{len(effect.probs)} with {kind} of {len(saved.classes)} classes")
     facts.add_row("Temperature", _temperature(saved))
+    if groups is not None:
+        facts.add_row("Groups", f"{groups[0]} of {groups[1]} contradict what is stated about them after the correction")
     facts.add_row("Doubt", visible(sentence))
     return facts
+
+
+def _is_scaled(saved: "SavedCalibration") -> bool:
+    """Whether a temperature was fitted."""
+    return saved.calibration.temperature != 1 or saved.calibration.log_temperature_error > 0
 
 
 def _temperature(saved: "SavedCalibration") -> str:
     from math import exp
 
     found, error = saved.calibration.temperature, saved.calibration.log_temperature_error
-    if error == 0:
+    if not _is_scaled(saved):
         return f"{found:.3g}, not fitted as no accuracy was stated"
+    if error == 0:
+        return f"{found:.3g}, at its limit"
     low, high = (found * exp(side * NORMAL_95 * error) for side in (-1, 1))
     return f"{found:.3g} (95 % interval {low:.3g} to {high:.3g})"
 
@@ -559,8 +573,10 @@ def _reason(
         f"{labels} contradict the stated {'' if wrong is None else wrong.about}, so correct the statement": (
             wrong is not None
         ),
-        f"corrected, they claim an accuracy of {100 * reached:.1f} % and not {shown}, as the rows are few or labels "
-        "say otherwise": fitted and stated is not None and abs(stated - reached) > MISSED,
+        f"corrected, they claim an accuracy of {100 * reached:.1f} % and not {shown}, as the rows are few or "
+        f"{'labels' if groups is None else 'groups'} say otherwise": fitted
+        and stated is not None
+        and abs(stated - reached) > MISSED,
         f"{who}, they claim an accuracy of {100 * claimed:.1f} % where {shown} was stated, so "
         f"{'check the statement on a few labels' if fitted else 'these rows may be of another kind'}": (
             off > FAR and off >= shift and not checks
@@ -568,12 +584,12 @@ def _reason(
         f"{who}, they claim class fractions that differ from those stated by {100 * shift:.0f} points, so "
         f"{'check that it is about these rows' if fitted else 'these rows may be of another kind'}": shift > FAR
         and not checks,
-        "no accuracy was stated, so overconfidence is not corrected": saved.calibration.log_temperature_error == 0,
+        "no accuracy was stated, so overconfidence is not corrected": not _is_scaled(saved),
         f"{len(effect.probs)} rows are few, so their mean may be off by chance": fitted
         and len(effect.probs) < FEW_ROWS,
         f"{against} of {number} groups contradict what is stated about them, so check these": against > 0,
         "corrected, they say hardly more than the class fractions, so check that the groups are about these rows": (
-            groups is not None and reached < max(effect.class_fractions[1]) + HARDLY_MORE
+            groups is not None and 1 - reached > (1 - HARDLY_FEWER) * (1 - max(effect.class_fractions[1]))
         ),
         f"few groups, here {number}, often give too low a temperature": 0 < number < FEW_GROUPS,
         "the result is as good as the labels, which were not tested here": (

@@ -225,7 +225,7 @@ def are_no_counts(fractions: Tensor, sizes: Tensor) -> Tensor:
     """Which groups have fractions, (G, K), that are no whole numbers of their rows, (G,), up to rounding: (G,)."""
     counts, percent = sizes[:, None] * fractions, 100 * fractions
     rounded = ROUNDED_PERCENT if torch.allclose(percent, percent.round()) else ROUNDED
-    tolerance = (rounded * sizes).clamp(min=COUNTED_WITHIN)
+    tolerance = (rounded * sizes).clamp(min=COUNTED_WITHIN) + ROUNDED  # an error of exactly half a per cent is one too
     return ((counts - counts.round()).abs() > tolerance[:, None]).any(-1)
 
 
@@ -295,6 +295,8 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
     total = float(found.sum())
     if bool((found >= 0).all()) and not abs(total - 1) <= FRACTION_SUM_TOLERANCE:
         hint = ": divide percentages by 100" if abs(total / 100 - 1) <= FRACTION_SUM_TOLERANCE else ""
+        if not hint and bool((found == found.round()).all()):
+            hint = ": divide counts by their sum"
         raise ValueError(
             f"`group_fractions` must sum to 1 for each group, but those of {group!r} sum to {total:.4g}{hint}"
         )

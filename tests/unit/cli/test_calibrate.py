@@ -222,7 +222,7 @@ def test_a_saved_correction_is_applied_to_other_rows(selbo: Run, table: Path, tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "`--accuracy` or `--class-fractions` must be given: nothing is stated"),
+        ((), "`--accuracy`, `--class-fractions`, `--groups` or `--labels` must be given: nothing is stated"),
         (("--accuracy", 85), "`--accuracy` must lie strictly between 0.5 and 1"),
         (("--accuracy", 0.9, "--concentration", 0), "`--concentration` must be a finite number greater than 0"),
         (("--class-fractions", "0.5,0.6"), "`--class-fractions` must "),
@@ -303,6 +303,7 @@ def test_counts_of_groups_calibrate(selbo: Run, tmp_path: Path) -> None:
     shown = selbo(rows, "--groups", "day", "--group-fractions", days, "--out", out, "--save", saved)
     assert shown.code == 0, shown.err
     assert "the result is as good as the statement" in " ".join(shown.out.split())
+    assert "Groups 0 of 80 contradict what is stated about them after the correction" in " ".join(shown.out.split())
     table = {row["day"]: {"spam": int(row["spam"]) / 20, "ham": int(row["ham"]) / 20} for row in read(days)}
     given = of_classes(read(rows), "p_ham", "p_spam")
     same = BeliefCalibrator().fit(
@@ -560,7 +561,7 @@ def test_what_is_wrong_with_a_single_score_is_one_sentence(
 
 def saved_with(*, accuracy: float | None, class_fractions: tuple[float, ...] | None, error: float) -> SavedCalibration:
     two = (0.5, 0.5)
-    fitted = BeliefCalibration(2.0, (0.0, 0.0), 1e-3, 0.8, two, 0.8, two, error, (0.0, 0.0), 500)
+    fitted = BeliefCalibration(2.0 if error else 1.0, (0.0, 0.0), 1e-3, 0.8, two, 0.8, two, error, (0.0, 0.0), 500)
     return SavedCalibration(("ham", "spam"), fitted, accuracy, class_fractions)
 
 

@@ -204,6 +204,11 @@ def test_groups_that_cannot_be_used_are_one_sentence() -> None:
         ({"groups": names}, "`groups` and `group_fractions` must be given together"),
         ({"group_fractions": shares}, "`groups` and `group_fractions` must be given together"),
         ({"group_concentration": 5.0}, "`group_concentration` is about `group_fractions`, but none are stated"),
+        ({"groups": names, "group_fractions": {**shares, "ward 3": [1] * 10}}, "must name the classes in all groups"),
+        (
+            {"groups": names, "group_fractions": dict.fromkeys(shares, (1,) * 10)},
+            "10: divide counts by their sum",
+        ),
         ({"groups": names, "group_fractions": odd}, "those of 'ward 3' are no counts of its 10 rows: pass complete"),
         ({"groups": names, "group_fractions": missing}, "must state every group in `groups`, but 'ward 3' is missing"),
         ({"groups": names[:5], "group_fractions": shares}, "`groups` must have one entry per row of `X`, 700"),
