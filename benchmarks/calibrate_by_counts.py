@@ -117,8 +117,7 @@ def main() -> None:
         print(f"\n{name}: {options.seeds} seeds, {len(CLASSIFIERS)} classifiers")
         for row, scores in found.items():
             nll, error = (statistics.fmean(each) for each in zip(*scores, strict=True))
-            line = f"{row:16} NLL {nll:.3f}  ECE {100 * error:4.1f} %"
-            print(line, flush=True)
+            print(f"{row:16} NLL {nll:.3f}  ECE {100 * error:4.1f} %", flush=True)
         for row in (each for each in found if each.startswith("counts")):
             for count in LABELS:
                 pairs = list(zip(found[row], found[f"{count} labels"], strict=True))

@@ -68,7 +68,7 @@ HARDLY_FEWER: Final = 0.1
 """A classifier that avoids less than this part of the errors of a constant answer says hardly anything."""
 
 FEW_GROUPS: Final = 20
-"""Number of groups below which a temperature from their counts is often too low."""
+"""Number of groups below which their counts say little about confidence."""
 
 NORMAL_95: Final = 1.96
 """Half of a 95 % interval, in standard errors."""
@@ -591,7 +591,7 @@ def _reason(
         "corrected, they say hardly more than the class fractions, so check that the groups are about these rows": (
             groups is not None and 1 - reached > (1 - HARDLY_FEWER) * (1 - max(effect.class_fractions[1]))
         ),
-        f"few groups, here {number}, often give too low a temperature": 0 < number < FEW_GROUPS,
+        f"few groups, here {number}, say little about confidence": 0 < number < FEW_GROUPS,
         "the result is as good as the labels, which were not tested here": (
             stated is None and fractions is None and groups is None
         ),

@@ -87,7 +87,7 @@ class BeliefCalibration:
         class_fractions_before: Their mean probability of each class.
         log_temperature_error: Standard error of log T, from the concentration of the statement, the number of inputs
             and the labels; 0 if T was not fitted. By groups and more than two classes it is that of a composite
-            likelihood, about 10 % too small.
+            likelihood, and somewhat too small.
         offset_errors: Standard error of each offset.
         num_inputs: Number of inputs it was fitted on.
     """

@@ -353,7 +353,7 @@ def test_few_groups_are_doubted(selbo: Run, tmp_path: Path) -> None:
     pl.read_csv(rows).head(200).write_csv(rows)
     pl.read_csv(days).head(10).write_csv(days)
     shown = selbo(rows, "--groups", "day", "--group-fractions", days, "--out", tmp_path / "out.csv")
-    assert "few groups, here 10, often give too low a temperature" in " ".join(shown.out.split())
+    assert "few groups, here 10, say little about confidence" in " ".join(shown.out.split())
 
 
 def test_a_group_that_contradicts_its_counts_is_doubted(selbo: Run, tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_inputs_without_a_group_are_left_out() -> None:
 
 
 def test_counts_of_two_classes_are_exact(seed: int) -> None:
-    """A Gaussian likelihood of groups of 16 gives a temperature that is a tenth too low."""
+    """A Gaussian likelihood of groups of 16 gives too low a temperature."""
     generator = np.random.default_rng(seed)
     logit = generator.normal(0, 2, 90_000)
     positive = generator.random(len(logit)) < 1 / (1 + np.exp(-logit))

@@ -197,6 +197,18 @@ def test_counts_of_groups_calibrate_predictions_that_are_far_too_confident() -> 
         assert nll(found(log_probs), labels) < nll(calibrated, labels) + 0.02
 
 
+def test_counts_of_rows_that_are_not_passed_mislead() -> None:
+    """Without an error the temperature is too high, and with a low concentration too low (docs/how-to)."""
+    log_probs, labels, _ = sharpened(6, rows=4800)
+    twice, groups = counted(labels, 32)
+    passed = torch.arange(4800) % 32 < 16
+    missing = calibrate_to_belief(log_probs[passed], twice, groups=groups[passed])
+    assert missing.temperature > 1.3 * calibrate_to_belief(log_probs, twice, groups=groups).temperature
+    exact, groups = counted(labels, 16)
+    low = GroupedSummary(ClassRegions(4), exact.s0, 16.0, form="counts")
+    assert calibrate_to_belief(log_probs, low, groups=groups).temperature < 0.7 * 2.5
+
+
 def test_counts_of_rare_and_of_impossible_classes() -> None:
     """Class means underflow at some of the temperatures that are tried first."""
     generator = torch.Generator().manual_seed(4)

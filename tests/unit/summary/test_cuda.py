@@ -21,6 +21,14 @@ def batches(partition):
     return (3 * torch.randn(4, 2, 64, partition.num_classes, generator=generator)).log_softmax(-1)
 
 
+def warm_up(step):
+    """Run a step a few times on another stream, as before every capture."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_a_captured_graph_replays_the_term_and_its_gradient(name, options):
@@ -36,11 +44,7 @@ def test_a_captured_graph_replays_the_term_and_its_gradient(name, options):
         value.sum().backward()
         return value
 
-    warm_up = torch.cuda.Stream()
-    with torch.cuda.stream(warm_up):
-        for _ in range(3):
-            step()
-    torch.cuda.synchronize()
+    warm_up(step)
     state = {key: value.clone() for key, value in gpu.state_dict().items()}
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -121,11 +125,7 @@ def test_a_captured_graph_replays_exact_counts_of_groups(size):
         value.backward()
         return value
 
-    warm_up = torch.cuda.Stream()
-    with torch.cuda.stream(warm_up):
-        for _ in range(3):
-            step()
-    torch.cuda.synchronize()
+    warm_up(step)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         value = step()
