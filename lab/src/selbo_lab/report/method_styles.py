@@ -13,7 +13,8 @@ STUDY_METHODS: Final = (
             "fractions belief labels-belief-accuracy pool-fractions pool-belief-low-5",
             "summary-train train accuracy dirichlet-accuracy labels-trained-accuracy pool-accuracy exact-small"
             " pool-belief-high-5",
-            "expect-equal dirichlet labels-exact accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10",
+            "expect-equal dirichlet labels-exact accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10"
+            " exact-calibrated",
             "expect-unequal multinomial-accuracy labels-exact-accuracy accuracy-low-2 fractions-low-5 pool-labels",
         ),
         *(
@@ -90,7 +91,8 @@ STUDY_METHODS: Final = (
             "expectation sgd-summary proportion-exact logistic-0.1-prior-low-5 trees-tuned labels-proportion-exact",
             "multinomial warm-up expectation-shift logistic-0.1-prior-high-5 proportion-exact-accuracy"
             " labels-proportion-exact-accuracy sgd-unlabelled",
-            "ema pretrained expectation-bayes logistic-0.1-prior-high-10 proportion-wide labels-proportion-wide",
+            "ema pretrained expectation-bayes logistic-0.1-prior-high-10 proportion-wide labels-proportion-wide"
+            " proportion-calibrated",
         ),
         *(
             "val-inputs plain-fractions proportion-exact-wide",

@@ -18,6 +18,7 @@ from selbo.random import generator_for
 from selbo.report import outcomes
 from selbo.training import Diverged
 from selbo_lab.run import build
+from selbo_lab.run.frozen import calibrate_as_stated
 from selbo_lab.run.group_cases import GroupCase, group_case, with_exact_counts, without_groups
 from selbo_lab.run.group_methods import group_predictions, train_group_method
 from selbo_lab.run.provenance import describe_run
@@ -54,9 +55,16 @@ def execute_group_run(spec: RunSpec, *, device: str = "cpu") -> Run:
             nll = held_out_nll(spec, case, device=device)
             val = RunMeasurement(level=None, metrics={"nll": nll if math.isfinite(nll) else None})
             return made(status=FINISHED, val=val, seconds=RunTimes(all=round(time.perf_counter() - begin, 3)))
-        network = _train(spec, case, device)
+        rows = None
+        if spec.recipe.calibrated_by_counts:
+            rows, network = _trained_without(spec, case, 0, device)
+        else:
+            network = _train(spec, case, device)
         trained = time.perf_counter()
         log_probs = group_predictions(spec, case, network, case.test.to(device).network_inputs(), case.test_groups)
+        if rows is not None:
+            held_out = _predictions_for(spec, case, network, rows, device)
+            log_probs = calibrate_as_stated(held_out, belief=_counts(spec, case), groups=case.groups[rows])(log_probs)
     except Diverged as error:
         what = str(error).partition(";")[0]
         return made(status=DIVERGED, error=what, seconds=RunTimes(all=round(time.perf_counter() - begin, 3)))
@@ -128,26 +136,42 @@ def held_out_nll(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> floa
 
 def held_out_predictions(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
     """Rows of each part of the groups that is held out, and predictions for them without it: (R,), (R, K)."""
-    parts, tried = (GROUP_PARTS, GROUP_PARTS) if spec.model.name == "mlp" else (IMAGE_PARTS, 1)
-    part = parts_of_groups(len(case.names), parts, seed=spec.seed)
-    for number in range(min(tried, len(part))):
-        held_out = part == number
-        network = _train(spec, without_groups(case, held_out), device, number)
-        rows = torch.cat([held_out, torch.tensor([False])])[case.groups].nonzero().squeeze(1)
-        inputs = case.train.rows(rows).to(device).network_inputs()
-        yield rows, group_predictions(spec, case, network, inputs, case.groups[rows])
+    for number in range(min(GROUP_PARTS if spec.model.name == "mlp" else 1, len(case.names))):
+        rows, network = _trained_without(spec, case, number, device)
+        yield rows, _predictions_for(spec, case, network, rows, device)
 
 
-def _nll_of_part(spec: RunSpec, case: GroupCase, rows: Tensor, log_probs: Tensor) -> float:
+def _trained_without(
+    spec: RunSpec, case: GroupCase, number: int, device: str
+) -> tuple[Tensor, nn.Module | Posterior | None]:
+    """Rows of a part of the groups, and a network that is trained without it."""
+    parts = GROUP_PARTS if spec.model.name == "mlp" else IMAGE_PARTS
+    held_out = parts_of_groups(len(case.names), parts, seed=spec.seed) == number
+    network = _train(spec, without_groups(case, held_out), device, number)
+    return torch.cat([held_out, torch.tensor([False])])[case.groups].nonzero().squeeze(1), network
+
+
+def _predictions_for(
+    spec: RunSpec, case: GroupCase, network: nn.Module | Posterior | None, rows: Tensor, device: str
+) -> Tensor:
+    inputs = case.train.rows(rows).to(device).network_inputs()
+    return group_predictions(spec, case, network, inputs, case.groups[rows])
+
+
+def _counts(spec: RunSpec, case: GroupCase) -> GroupedSummary:
+    """The likelihood of the class counts of groups."""
     most = math.inf if spec.recipe.exact_counts else MOST_HELD_OUT
-    counts = GroupedSummary(
-        ClassRegions(log_probs.shape[1]),
+    return GroupedSummary(
+        ClassRegions(case.fractions.shape[1]),
         case.fractions,
         case.concentration.clamp(max=most),
         form="counts",
         exact_up_to=spec.recipe.exact_up_to,
     )
-    found: float = counts(log_probs, case.groups[rows]).item()
+
+
+def _nll_of_part(spec: RunSpec, case: GroupCase, rows: Tensor, log_probs: Tensor) -> float:
+    found: float = _counts(spec, case)(log_probs, case.groups[rows]).item()
     known = torch.isin(rows, case.labelled)
     if bool(known.any()):
         found += log_prob_of_labels(log_probs[known].unsqueeze(0), case.train.labels[rows[known]]).sum().item()

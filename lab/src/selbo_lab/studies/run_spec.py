@@ -125,6 +125,7 @@ ADDED_LATER: Final = {
         "accuracy_concentration",
         "exact_counts",
         "exact_up_to",
+        "calibrated_by_counts",
     ),
     "evaluation": ("both_columns", "items", "halves"),
 }
@@ -347,6 +348,8 @@ class Recipe:
             training and in the choice of settings; if False, as those of a sample as large as the group.
         exact_up_to: Largest group whose counts have their exact likelihood, in training and in the choice of settings;
             that of larger groups is Gaussian.
+        calibrated_by_counts: Whether the network learns from all groups but the first part, a tenth of the bags of
+            images, whose class counts then calibrate its predictions (`selbo.calibrate_to_belief`).
         fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known``, and methods for
             tables, state; the other classes change in proportion.
         target_labels: Number of labels of the target domain that a correction uses.
@@ -420,6 +423,7 @@ class Recipe:
     accuracy_concentration: float = 0.0
     exact_counts: bool = False
     exact_up_to: int = 8
+    calibrated_by_counts: bool = False
     target_labels: int = 0
     vat_weight: float = 0.5
     vat_radius: float = 1.0

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from selbo import fit
+from selbo import ClassRegions, GroupedSummary, calibrate_to_belief, fit
 from selbo.models import MLP
 from selbo.objectives import Objective
 from selbo.posteriors import NaturalGradientPosterior
@@ -414,6 +414,38 @@ def test_a_run_measures_test_rows_and_a_tuning_run_none() -> None:
     assert math.isfinite(tuning.val.value("nll") or math.nan)
 
 
+def test_held_out_counts_calibrate_a_network_that_did_not_learn_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = run_spec("group_belief", replace(STATES, groups="random", group_size=7), form="counts", exact_up_to=64)
+    case = group_case(spec.data, spec.seed)
+    rows = group_runs.parts_of_groups(len(case.names), group_runs.GROUP_PARTS, seed=spec.seed)[case.groups] == 0
+    network = MLP((case.train.inputs.shape[1], 2), generator=torch.Generator().manual_seed(0)).requires_grad_(False)
+    learned_from = []
+
+    def spy(_: RunSpec, without: GroupCase, **__: object) -> MLP:
+        learned_from.append(without.groups)
+        return network
+
+    monkeypatch.setattr(group_runs, "train_group_method", spy)
+    metrics = []
+    for calibrated in (False, True):
+        group_runs._LAST.training = None
+        found = execute_run(replace(spec, recipe=replace(spec.recipe, calibrated_by_counts=calibrated)))
+        metrics.append(found.conditions["clean"].metrics)
+    group_runs._LAST.training = None
+    assert torch.equal(learned_from[0], case.groups)
+    assert torch.equal(learned_from[1], case.groups[~rows])
+    counts = GroupedSummary(ClassRegions(2), case.fractions, case.concentration.clamp(max=100), form="counts")
+    predicted, held_out = (
+        group_methods._log_probs(network, each.network_inputs(), draws=1)
+        for each in (case.test, case.train.rows(rows.nonzero().squeeze(1)))
+    )
+    correct = calibrate_to_belief(held_out, counts, groups=case.groups[rows])
+    for log_probs, measured in zip((predicted, correct(predicted)), metrics, strict=True):
+        nll = -log_probs.gather(1, case.test.labels[:, None]).mean().item()
+        assert measured["nll"] == pytest.approx(nll, rel=1e-5)
+    assert metrics[0]["nll"] != pytest.approx(metrics[1]["nll"], rel=1e-2)
+
+
 def test_predictions_that_are_not_numbers_are_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     network = MLP((group_cases.SMOKE_GROUP_FEATURES, 2), generator=torch.Generator().manual_seed(0))
     torch.nn.init.constant_(next(network.parameters()), 3e38)
@@ -431,8 +463,6 @@ def test_settings_are_chosen_by_held_out_counts_and_labels() -> None:
     case = replace(made_people(0), labelled=torch.arange(5))
     case = replace(case, fractions=case.fractions.clamp(0.1, 0.9), concentration=torch.full((12,), 1e9))
     case = replace(case, fractions=case.fractions / case.fractions.sum(1, keepdim=True))
-    from selbo import ClassRegions, GroupedSummary
-
     log_probs = case.fractions[case.groups].log()
     for exact, concentration, limit in ((False, 100.0, 8), (True, 1e9, 8), (True, 1e9, 64)):
         found = group_runs.held_out_nll(run_spec("group_rate", exact_counts=exact, exact_up_to=limit), case)
@@ -482,7 +512,7 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
         ("groups-images", 3),
         ("groups-fashion", 3),
         ("groups-fashion-convnet", 4),
-        ("groups-cifar10", 6),
+        ("groups-cifar10", 8),
     ],
 )
 def test_a_study_of_groups_has_groups_and_equal_budgets(name: str, settings: int) -> None:
