@@ -1,9 +1,10 @@
 """Frozen classifiers calibrated by the class counts of groups of unlabelled rows, beside calibration by labels.
 
-    python benchmarks/calibrate_by_counts.py [--seeds 5] [--first-seed 10]
+    python benchmarks/calibrate_by_counts.py [--seeds 5] [--first-seed 10] [--rows 320]
 
 Classifiers of scikit-learn at their defaults, trained on 800 rows (digits 300). Groups are random parts of 3000 other
-rows (digits 900), whose counts are known without an error; with Adult also its groups by education and occupation.
+rows (digits 900; fewer with `--rows`), whose counts are known without an error; with Adult also its groups by
+education and occupation.
 `calibrate_to_belief` fits a temperature and one offset per class to the counts, bias-corrected temperature scaling
 (BCTS) the same to labels of these rows. Printed: mean NLL and ECE on the other rows, over classifiers and seeds; and in
 how many of these pairs counts are at least as good. Data: `selbo data get fashion adult magic`.
@@ -72,7 +73,7 @@ def corrections(
     """Corrections of predictions for rows whose labels are counted or known."""
     yield "as predicted", lambda given: given
     classes = log_probs.shape[1]
-    for size in SIZES if codes is None else ():
+    for size in (size for size in SIZES if codes is None and size <= len(labels) / 2):
         groups = torch.arange(len(labels)) // size
         yield f"counts of {size}", selbo.calibrate_to_belief(log_probs, counted(groups, labels, classes), groups=groups)
     if codes is not None:
@@ -84,7 +85,7 @@ def corrections(
             "counts by group",
             selbo.calibrate_to_belief(log_probs[rows], counted(groups, labels[rows], classes), groups=groups),
         )
-    for count in LABELS:
+    for count in (count for count in LABELS if count <= len(labels)):
         fitted = calibrate.bias_corrected_temperature(log_probs[:count], labels[:count])
         yield f"{count} labels", fitted.scale
 
@@ -94,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=12_000, help="rows in groups, or with labels, at most")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in ("Fashion-MNIST", "digits", "Adult", "MAGIC", "Adult, by education and occupation"):
@@ -102,6 +104,7 @@ def main() -> None:
         for seed in range(options.first_seed, options.first_seed + options.seeds):
             order = np.random.default_rng(seed).permutation(len(labels))
             train, given, test = order[:training], order[training : training + used], order[training + used :]
+            given = given[: options.rows]
             for make in CLASSIFIERS.values():
                 model: Any = make().fit(inputs[train], labels[train])
                 with np.errstate(divide="ignore"):
@@ -119,7 +122,7 @@ def main() -> None:
             nll, error = (statistics.fmean(each) for each in zip(*scores, strict=True))
             print(f"{row:16} NLL {nll:.3f}  ECE {100 * error:4.1f} %", flush=True)
         for row in (each for each in found if each.startswith("counts")):
-            for count in LABELS:
+            for count in (count for count in LABELS if f"{count} labels" in found):
                 pairs = list(zip(found[row], found[f"{count} labels"], strict=True))
                 wins = [sum(ours[k] <= theirs[k] for ours, theirs in pairs) for k in (0, 1)]
                 print(f"{row} against {count} labels: NLL {wins[0]} and ECE {wins[1]} of {len(pairs)} at least as good")

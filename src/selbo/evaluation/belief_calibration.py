@@ -40,6 +40,9 @@ TEMPERATURE_PRIOR: Final = 1.0
 """Weight of the prior of the temperature, in observations. It decides only where the statement does not: if all answers
 are right, no temperature is too low."""
 
+OFFSET_PRIOR_STD: Final = 0.5
+"""Standard deviation of the prior of offsets that are fitted to groups, where nothing states what they should reach."""
+
 CONTRADICTION: Final = 3.0
 """A statement is refused if the closest correction is more than this many of its standard deviations away."""
 
@@ -186,7 +189,9 @@ def calibrate_to_belief(
         fraction_uncertainty: u, the uncertainty of each stated fraction, with ``label_counts``; if not given, .05 or
             half of the smallest fraction, whichever is less.
         offsets: Whether offsets are fitted; if not given, where class fractions are stated.
-        prior_strength: c, the weight of the prior of the temperature, whose mode is 1; 0 for none.
+        prior_strength: c, the weight of the prior of the temperature, whose mode is 1; 0 for none. Offsets that are
+            fitted to groups have a normal prior of standard deviation .5 / sqrt(c), which keeps a few hundred inputs
+            from deciding about many classes.
 
     Returns:
         The correction; call it with log-probabilities of the same classifier.
@@ -679,6 +684,12 @@ class _Statement:
         value: float = self.prior_strength * float(inverse - 1 - at[0])
         gradient, hessian = torch.zeros(size, dtype=torch.float64), torch.zeros(size, size, dtype=torch.float64)
         gradient[0], hessian[0, 0] = self.prior_strength * (inverse - 1), self.prior_strength * inverse
+        if self.groups is not None:
+            precision = self.prior_strength / OFFSET_PRIOR_STD**2
+            away = at[1:] - at[1:].mean()
+            value += precision * float(away @ away) / 2
+            gradient[1:] += precision * away
+            hessian[1:, 1:] += precision * (torch.eye(size - 1, dtype=torch.float64) - 1 / (size - 1))
         if self.accuracy is not None:
             found = min(max(float(sums.right.sum() / count), 1e-12), 1 - 1e-12)
             slope = torch.cat([sums.right_slope[None], sums.right - sums.right_probs]) / count

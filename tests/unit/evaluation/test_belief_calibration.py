@@ -168,24 +168,45 @@ def test_counts_of_groups_find_the_temperature_and_the_offsets(size: int, seed: 
     assert nll(biased, labels) > nll(calibrated, labels) + 0.4
 
 
-@pytest.mark.parametrize("accuracy", [None, 0.6])
-def test_counts_of_groups_are_maximised(accuracy: float | None) -> None:
+@pytest.mark.parametrize(("accuracy", "offsets"), [(None, False), (0.6, False), (None, True)])
+def test_counts_of_groups_are_maximised(accuracy: float | None, offsets: bool) -> None:
     log_probs, labels, _ = sharpened(1, rows=600)
+    log_probs = (log_probs + torch.tensor([0.0, 2.0, 0.0, -2.0])).log_softmax(-1)
     belief, groups = counted(labels, 6)
 
-    def loss(log_temperature: float) -> float:
-        corrected = (log_probs / math.exp(log_temperature)).log_softmax(-1)
-        value = -belief(corrected, groups).item() + math.exp(-log_temperature) - 1 + log_temperature
+    def loss(point: np.ndarray) -> float:
+        bias = torch.tensor([*point[1:], -point[1:].sum()]) if offsets else torch.zeros(4, dtype=torch.float64)
+        corrected = (log_probs / math.exp(point[0]) + bias).log_softmax(-1)
+        value = -belief(corrected, groups).item() + math.exp(-point[0]) - 1 + point[0]
+        value += float(bias @ bias) / (2 * 0.5**2)
         if accuracy is not None:
             right, alpha = answered(log_probs, corrected), 1000 * 600 / 1600
             value += alpha * accuracy * math.log(accuracy / right)
             value += alpha * (1 - accuracy) * math.log((1 - accuracy) / (1 - right))
         return value
 
-    expected = minimize(lambda point: loss(point[0]), [0.5], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
-    found = calibrate_to_belief(log_probs, belief, groups=groups, accuracy=accuracy, offsets=False)
-    assert math.log(found.temperature) == pytest.approx(expected, abs=1e-5)
-    assert found.offsets == (0, 0, 0, 0)
+    start = [0.5, 0.0, 0.0, 0.0] if offsets else [0.5]
+    tight = {"xatol": 1e-8, "fatol": 1e-9, "maxiter": 4000}
+    expected = minimize(loss, start, method="Nelder-Mead", options=tight).x
+    found = calibrate_to_belief(log_probs, belief, groups=groups, accuracy=accuracy, offsets=offsets)
+    assert math.log(found.temperature) == pytest.approx(expected[0], abs=1e-5)
+    assert found.offsets[:3] == pytest.approx(expected[1:] if offsets else (0, 0, 0), abs=1e-5)
+    assert found.offsets[3] == pytest.approx(-sum(found.offsets[:3]))
+
+
+def test_counts_of_few_rows_do_not_decide_about_many_classes() -> None:
+    """Two groups of 64 and ten offsets: those of maximum likelihood make good predictions worse."""
+    scores = []
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        log_probs = (4 * torch.randn(2000, 10, generator=generator, dtype=torch.float64)).log_softmax(-1)
+        labels = torch.multinomial(log_probs.exp(), 1, generator=generator)[:, 0]
+        belief, groups = counted(labels[:128], 64, 10)
+        found = [calibrate_to_belief(log_probs[:128], belief, groups=groups, prior_strength=c) for c in (0.0, 1.0)]
+        scores.append([nll(each(log_probs)[128:], labels[128:]) for each in (lambda rows: rows, *found)])
+    before, by_likelihood, after = np.mean(scores, 0)
+    assert by_likelihood > before + 0.08
+    assert after < before + 0.05
 
 
 def test_counts_of_groups_calibrate_predictions_that_are_far_too_confident() -> None:
