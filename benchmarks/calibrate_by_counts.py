@@ -85,7 +85,7 @@ def corrections(
             "counts by group",
             selbo.calibrate_to_belief(log_probs[rows], counted(groups, labels[rows], classes), groups=groups),
         )
-    for count in (count for count in LABELS if count <= len(labels)):
+    for count in (min(count, len(labels)) for count in LABELS):
         fitted = calibrate.bias_corrected_temperature(log_probs[:count], labels[:count])
         yield f"{count} labels", fitted.scale
 
@@ -122,10 +122,10 @@ def main() -> None:
             nll, error = (statistics.fmean(each) for each in zip(*scores, strict=True))
             print(f"{row:16} NLL {nll:.3f}  ECE {100 * error:4.1f} %", flush=True)
         for row in (each for each in found if each.startswith("counts")):
-            for count in (count for count in LABELS if f"{count} labels" in found):
-                pairs = list(zip(found[row], found[f"{count} labels"], strict=True))
+            for other in (each for each in found if each.endswith("labels")):
+                pairs = list(zip(found[row], found[other], strict=True))
                 wins = [sum(ours[k] <= theirs[k] for ours, theirs in pairs) for k in (0, 1)]
-                print(f"{row} against {count} labels: NLL {wins[0]} and ECE {wins[1]} of {len(pairs)} at least as good")
+                print(f"{row} against {other}: NLL {wins[0]} and ECE {wins[1]} of {len(pairs)} at least as good")
 
 
 if __name__ == "__main__":
