@@ -35,7 +35,7 @@ from selbo_lab.data.dataset import LabelledData
 SIZES = (4, 16, 64, 256)
 LABELS = (100, 1000)
 FEWEST = 35
-"""Rows of the smallest group by education and occupation."""
+"""Rows of the smallest group by education and occupation, of which there are about a hundred among all rows."""
 
 CLASSIFIERS: dict[str, Callable[[], ClassifierMixin]] = {
     "logistic regression": lambda: LogisticRegression(max_iter=1000),
@@ -76,7 +76,7 @@ def corrections(
     for size in (size for size in SIZES if codes is None and size <= len(labels) / 2):
         groups = torch.arange(len(labels)) // size
         yield f"counts of {size}", selbo.calibrate_to_belief(log_probs, counted(groups, labels, classes), groups=groups)
-    if codes is not None:
+    if codes is not None and len(labels) >= 100 * FEWEST:
         _, at, sizes = np.unique(codes, return_inverse=True, return_counts=True)
         kept = (sizes >= FEWEST)[at]
         groups = torch.from_numpy(np.unique(at[kept], return_inverse=True)[1])
