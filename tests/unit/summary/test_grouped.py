@@ -628,3 +628,20 @@ class TestElicitConcentration:
     def test_refused(self, options, message):
         with pytest.raises(ValueError, match=message):
             selbo.elicit_concentration(**options)
+
+
+@pytest.mark.parametrize("form", GROUP_FORMS)
+def test_the_number_of_groups_that_are_not_there_does_not_matter(form, seed):
+    """Numbers above 2**15 are sorted in another way."""
+    generator = torch.Generator().manual_seed(seed)
+    log_probs = torch.randn(2, 30, 3, generator=generator, dtype=F64).log_softmax(-1).requires_grad_()
+    few = torch.randint(3, (30,), generator=generator)
+    stated = torch.rand(3, 3, generator=generator, dtype=F64) + 0.1
+    stated = stated / stated.sum(-1, keepdim=True)
+    found = []
+    for places, count in ((torch.arange(3), 3), (torch.tensor([39_999, 5, 33_000]), 40_000)):
+        beliefs = torch.full((count, 3), 1 / 3, dtype=F64).index_copy(0, places, stated)
+        value = selbo.GroupedSummary(selbo.ClassRegions(3), beliefs, 20.0, form=form)(log_probs, places[few])
+        found.append((value, *torch.autograd.grad(value.sum(), log_probs)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
