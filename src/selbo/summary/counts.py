@@ -22,8 +22,8 @@ COUNT_VARIANCE: Final = 1.0 / 12.0
 def poisson_binomial(probs: Tensor) -> Tensor:
     """Probability of each number of successes in n independent trials: (..., n, 2) -> (..., n + 1), exact.
 
-    The generating polynomials of the trials, p_0 + p_1 z, are multiplied in pairs, in pairs of pairs and so on. All
-    terms are positive, so the relative error stays near that of the type, down to where it underflows.
+    The generating polynomials of the trials, p_0 + p_1 z, are multiplied in pairs, their products in pairs and so on.
+    All terms are positive, so the relative error stays near that of the type, down to where it underflows.
 
     Args:
         probs: Probabilities of failure and success in each trial; (1, 0) for a place without a trial.
@@ -38,27 +38,23 @@ def poisson_binomial(probs: Tensor) -> Tensor:
     count = probs.shape[-2]
     places = 1 << max(0, count - 1).bit_length()
     if places > count:
-        probs = torch.cat([probs, no_trials(probs, places - count)], -2)
-    while probs.shape[-2] > 1:
-        probs = _products(probs[..., 0::2, :], probs[..., 1::2, :])
-    return probs.squeeze(-2)[..., : count + 1]
-
-
-def no_trials(like: Tensor, count: int) -> Tensor:
-    """Places without a trial, probabilities (1, 0): (..., n, 2) -> (..., count, 2), made on the device."""
-    failure = like.new_ones(*like.shape[:-2], count, 1)
-    return torch.cat([failure, torch.zeros_like(failure)], -1)
+        failure = probs.new_ones(*probs.shape[:-2], places - count, 1)
+        probs = torch.cat([probs, F.pad(failure, (0, 1))], -2)
+    terms = probs.movedim(-1, 0)  # operations on long runs of memory, not on a few coefficients at a time
+    while terms.shape[-1] > 1:
+        terms = _products(*terms.chunk(2, -1))
+    return terms.squeeze(-1).movedim(0, -1)[..., : count + 1]
 
 
 def _products(one: Tensor, other: Tensor) -> Tensor:
-    """Coefficients of products of polynomials: (..., L), (..., L) -> (..., 2L - 1)."""
-    length = one.shape[-1]
+    """Coefficients of products of polynomials: (L, ...), (L, ...) -> (2L - 1, ...)."""
+    length, others = len(one), (0, 0) * (one.ndim - 1)
     if length <= SHORT_POLYNOMIAL:
-        shifted = [F.pad(one[..., i : i + 1] * other, (i, length - 1 - i)) for i in range(length)]
+        shifted = [F.pad(one[i] * other, (*others, i, length - 1 - i)) for i in range(length)]
         return sum(shifted[1:], shifted[0])
-    table = F.pad(one.unsqueeze(-1) * other.unsqueeze(-2), (0, length)).flatten(-2)
+    table = F.pad(one.unsqueeze(1) * other, (*others, 0, length)).flatten(0, 1)
     # read in rows that are shorter by one, each row is shifted by one place against the row before
-    products: Tensor = table[..., :-length].unflatten(-1, (length, 2 * length - 1)).sum(-2)
+    products: Tensor = table[:-length].unflatten(0, (length, 2 * length - 1)).sum(0)
     return products
 
 

@@ -17,7 +17,6 @@ from selbo.summary.counts import (
     UNDERFLOW,
     exact_count_log_prob,
     gaussian_count_log_prob,
-    no_trials,
     poisson_binomial,
 )
 from selbo.summary.likelihood import Summary, log_dirichlet, nearest_masses
@@ -419,24 +418,23 @@ class GroupedSummary(Summary):
         before = F.pad(size.cumsum(0), (1, 0))
         position = torch.arange(len(rows), device=rows.device) - before.index_select(0, ordered)
         place = torch.where(ordered < count, ordered * places + position, count * places)
-        # along the first dimension, because the gradient of a selection is a sum
-        probs = sums.memberships.movedim(-2, 0).index_select(0, order).movedim(0, -2)
-        fractions = s0.index_select(-2, kept)
+        # the row of each place, or the one after the last for a place without a row
+        source = torch.full((count * places + 1,), len(rows), device=rows.device).index_copy(0, place, order)[:-1]
+        fractions, by_row = s0.index_select(-2, kept), sums.memberships.movedim(-2, 0)
+        one = torch.ones_like(by_row[:1, ..., :1])
         if (regions := s0.shape[-1]) == 2:  # the count of one gives that of the other
-            empty = no_trials(probs, count * places + 1)
-            trials = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (count, 1, places))
-            fractions = fractions[..., 1:]
+            by_row, fractions = torch.cat([by_row, F.pad(one, (0, 1))]), fractions[..., 1:]
+            trials = by_row.index_select(0, source).movedim(0, -2).unflatten(-2, (count, 1, places))
         else:
-            probs = F.pad(probs, (0, 1))  # the last column: a place without a row
-            empty = F.pad(probs.new_zeros(*probs.shape[:-2], count * places + 1, regions), (0, 1), value=1.0)
-            members = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (count, places)).transpose(-1, -2)
-            others = (1 - torch.eye(regions, regions + 1, dtype=probs.dtype, device=probs.device)) @ members
+            by_row = torch.cat([F.pad(by_row, (0, 1)), F.pad(one, (regions, 0))])
+            members = by_row.index_select(0, source).movedim(0, -2).unflatten(-2, (count, places)).transpose(-1, -2)
+            others = (1 - torch.eye(regions, regions + 1, dtype=one.dtype, device=one.device)) @ members
             trials = torch.stack([others, members[..., :-1, :]], -1)
         by_region = exact_count_log_prob(
             poisson_binomial(trials),
             fraction=fractions,
             concentration=strength.index_select(0, kept).unsqueeze(-1),
-            size=size.clamp(min=1).to(probs).unsqueeze(-1),
+            size=size.clamp(min=1).to(one).unsqueeze(-1),
         )
         found = by_region.mean(-1) * (regions - 1)
         applies = applies & (by_region > math.log(2 * UNDERFLOW)).all(-1)  # below, there is no gradient
