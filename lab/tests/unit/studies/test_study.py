@@ -515,6 +515,8 @@ FIRST_SEEDS = {
     "posteriors-plain-20k": 195,
     "posteriors-resnet": 180,
     "posteriors-resnet-plain": 185,
+    "posteriors-resnet-20k": 190,
+    "posteriors-resnet-plain-20k": 260,
     "posteriors-summaries": 80,
     "posteriors-small": 150,
     "groups": 200,
