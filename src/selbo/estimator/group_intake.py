@@ -319,6 +319,7 @@ def _find_classes(given: Any, labels: Sequence[Any], count: int) -> list[Any]:
 
 def _named(groups: Sequence[Any]) -> str:
     """Names of groups with a verb: "'a' is", "'a', 'b' are", "'a', 'b', 'c' and 4 more are"."""
-    shown = ", ".join(repr(each) for each in groups[:NAMED_GROUPS])
+    plain = [each.item() if isinstance(each, np.generic) else each for each in groups[:NAMED_GROUPS]]
+    shown = ", ".join(map(repr, plain))
     more = f" and {len(groups) - NAMED_GROUPS} more" if len(groups) > NAMED_GROUPS else ""
     return f"{shown}{more} {'is' if len(groups) == 1 else 'are'}"

@@ -40,8 +40,9 @@ TEMPERATURE_PRIOR: Final = 1.0
 """Weight of the prior of the temperature, in observations. It decides only where the statement does not: if all answers
 are right, no temperature is too low."""
 
-OFFSET_PRIOR_STD: Final = 0.5
-"""Standard deviation of the prior of offsets that are fitted to groups, where nothing states what they should reach."""
+OFFSET_PRIOR_SCALE: Final = 0.5
+"""Scale of the Cauchy prior of offsets that are fitted to groups. Few rows do not move them far; a shift of the class
+fractions that many rows show does."""
 
 CONTRADICTION: Final = 3.0
 """A statement is refused if the closest correction is more than this many of its standard deviations away."""
@@ -190,7 +191,7 @@ def calibrate_to_belief(
             half of the smallest fraction, whichever is less.
         offsets: Whether offsets are fitted; if not given, where class fractions are stated.
         prior_strength: c, the weight of the prior of the temperature, whose mode is 1; 0 for none. Offsets that are
-            fitted to groups have a normal prior of standard deviation .5 / sqrt(c), which keeps a few hundred inputs
+            fitted to groups have c times the logarithm of a Cauchy prior of scale .5, which keeps a few hundred inputs
             from deciding about many classes.
 
     Returns:
@@ -308,6 +309,7 @@ def fit_to_belief(
         class_fractions=class_fractions,
         claimed=found.accuracy_before,
         possible=_possible_accuracy(class_fractions, answers),
+        reached=found.accuracy if by_group else None,
         correct=None if known is None else (rows.argmax(-1) == known)[known != UNLABELLED],
         tested=isinstance(belief, EstimatedBelief) or label_counts is not None,
         classes=classes,
@@ -685,11 +687,13 @@ class _Statement:
         gradient, hessian = torch.zeros(size, dtype=torch.float64), torch.zeros(size, size, dtype=torch.float64)
         gradient[0], hessian[0, 0] = self.prior_strength * (inverse - 1), self.prior_strength * inverse
         if self.groups is not None:
-            precision = self.prior_strength / OFFSET_PRIOR_STD**2
             away = at[1:] - at[1:].mean()
-            value += precision * float(away @ away) / 2
-            gradient[1:] += precision * away
-            hessian[1:, 1:] += precision * (torch.eye(size - 1, dtype=torch.float64) - 1 / (size - 1))
+            spread = OFFSET_PRIOR_SCALE**2 + away**2
+            pull, curvature = 2 * away / spread, 2 * (2 * OFFSET_PRIOR_SCALE**2 - spread) / spread**2
+            centred = torch.eye(size - 1, dtype=torch.float64) - 1 / (size - 1)
+            value += self.prior_strength * float((spread / OFFSET_PRIOR_SCALE**2).log().sum())
+            gradient[1:] += self.prior_strength * centred @ pull
+            hessian[1:, 1:] += self.prior_strength * centred @ curvature.diag() @ centred
         if self.accuracy is not None:
             found = min(max(float(sums.right.sum() / count), 1e-12), 1 - 1e-12)
             slope = torch.cat([sums.right_slope[None], sums.right - sums.right_probs]) / count

@@ -28,6 +28,7 @@ def doubt_statement(
     class_fractions: Sequence[float] | None,
     claimed: float,
     possible: float = 1.0,
+    reached: float | None = None,
     correct: Array | None = None,
     tested: bool = False,
     classes: Sequence[object] | None = None,
@@ -39,6 +40,7 @@ def doubt_statement(
         class_fractions: Stated class fractions.
         claimed: Accuracy that the uncorrected predictions claim.
         possible: Largest accuracy that the answers can have with the stated class fractions.
+        reached: Accuracy that the predictions claim after a correction by groups alone.
         correct: Whether each answer with a label is right, shape (n,), where there are labels.
         tested: Whether the statement comes from labels.
         classes: Names of the classes; their numbers if not given.
@@ -71,6 +73,12 @@ def doubt_statement(
                 f"the predictions claim an accuracy of {100 * claimed:.1f} %, far {side} the stated {stated}: check it "
                 "on a few labels"
             )
+    elif not tested and reached is not None and claimed - reached > VERY_FAR:
+        found.append(
+            f"to agree with the groups, the predictions claim an accuracy of {100 * reached:.1f} % instead of "
+            f"{100 * claimed:.1f} %: check that the fractions are about these groups of rows, and in the order of the "
+            "classes"
+        )
     elif not tested and claimed - possible > VERY_FAR:
         found.append(
             f"the predictions claim an accuracy of {100 * claimed:.1f} %, and with these class fractions at most "

@@ -28,7 +28,7 @@ GROUP_FORMS: Final = ("dirichlet", "multinomial", "counts")
 NO_GROUP: Final = -1
 """Group of a prediction that belongs to none."""
 
-FRACTION_SUM_TOLERANCE: Final = 0.02
+FRACTION_SUM_TOLERANCE: Final = 0.025
 """Difference from 1 that rounding may give the sum of the fractions of a group."""
 
 TINY: Final = torch.finfo(torch.float32).tiny
@@ -121,7 +121,7 @@ class GroupedSummary(Summary):
             the rows of the data set per row of the batch. `selbo.fit` provides them. If not given, the value is the
             sum over the groups of the batch, each taken as a whole.
         smoothing: Pseudo-observations per region, added to the ``concentration`` pseudo-observations of a belief.
-            Masses of zero need it with ``form="dirichlet"``; 0.5 is a usual value.
+            Masses of zero need it with ``form="dirichlet"``; 0.5 is a usual value. Exact counts are not smoothed.
         ema_decay: Decay of a moving average of the histogram of each group, `GroupAverage`, for groups larger than a
             batch. In training mode the likelihood is evaluated at the averages, and its gradient is applied to the
             batch.
@@ -181,8 +181,9 @@ class GroupedSummary(Summary):
         self.group_names, stated = _by_name(beliefs)
         s0, uncertainty = _all_masses(stated, partition, self.group_names)
         strengths = per_group("concentration", concentration, self.group_names, len(s0))
-        added = _checks.non_negative("smoothing", smoothing)
-        s0 = (strengths.unsqueeze(-1) * s0 + added) / (strengths.unsqueeze(-1) + added * s0.shape[-1])
+        self.smoothing = _checks.non_negative("smoothing", smoothing)
+        added, total = self.smoothing, strengths.unsqueeze(-1) + self.smoothing * s0.shape[-1]
+        s0 = (strengths.unsqueeze(-1) * s0 + added) / total
         if form == "dirichlet" and bool((s0 == 0).any()):
             group = int((s0 == 0).any(-1).nonzero()[0, 0])
             raise ValueError(
@@ -420,7 +421,10 @@ class GroupedSummary(Summary):
         place = torch.where(ordered < count, ordered * places + position, count * places)
         # the row of each place, or the one after the last for a place without a row
         source = torch.full((count * places + 1,), len(rows), device=rows.device).index_copy(0, place, order)[:-1]
+        alpha = strength.index_select(0, kept).unsqueeze(-1)
         fractions, by_row = s0.index_select(-2, kept), sums.memberships.movedim(-2, 0)
+        if self.smoothing:  # taken back: a smoothed zero would rule out that no member has the class
+            fractions = (fractions * (alpha + self.smoothing * s0.shape[-1]) - self.smoothing).clamp(min=0) / alpha
         one = torch.ones_like(by_row[:1, ..., :1])
         if (regions := s0.shape[-1]) == 2:  # the count of one gives that of the other
             by_row, fractions = torch.cat([by_row, F.pad(one, (0, 1))]), fractions[..., 1:]
@@ -433,7 +437,7 @@ class GroupedSummary(Summary):
         by_region = exact_count_log_prob(
             poisson_binomial(trials),
             fraction=fractions,
-            concentration=strength.index_select(0, kept).unsqueeze(-1),
+            concentration=alpha,
             size=size.clamp(min=1).to(one).unsqueeze(-1),
         )
         found = by_region.mean(-1) * (regions - 1)

@@ -178,7 +178,7 @@ def test_counts_of_groups_are_maximised(accuracy: float | None, offsets: bool) -
         bias = torch.tensor([*point[1:], -point[1:].sum()]) if offsets else torch.zeros(4, dtype=torch.float64)
         corrected = (log_probs / math.exp(point[0]) + bias).log_softmax(-1)
         value = -belief(corrected, groups).item() + math.exp(-point[0]) - 1 + point[0]
-        value += float(bias @ bias) / (2 * 0.5**2)
+        value += float((bias**2 / 0.5**2).log1p().sum())
         if accuracy is not None:
             right, alpha = answered(log_probs, corrected), 1000 * 600 / 1600
             value += alpha * accuracy * math.log(accuracy / right)
@@ -243,6 +243,18 @@ def test_counts_of_rare_and_of_impossible_classes() -> None:
     never = logits.clone()
     never[:, 9] = -torch.inf
     assert calibrate_to_belief(never.log_softmax(-1), belief, groups=groups).temperature > 0
+
+
+def test_groups_of_other_rows_are_doubted() -> None:
+    log_probs, labels, _ = sharpened(7, rows=800)
+    belief, groups = counted(labels, 8)
+    right = calibrate_to_belief(log_probs, belief, groups=groups)
+    assert right.accuracy_before - right.accuracy > 0.1
+    with pytest.warns(
+        UserWarning, match="to agree with the groups, the predictions claim an accuracy of .* instead of"
+    ):
+        wrong = calibrate_to_belief(log_probs, belief, groups=groups.roll(400))
+    assert wrong.accuracy < right.accuracy - 0.2
 
 
 def test_rows_without_a_group_and_regions_other_than_classes() -> None:

@@ -645,3 +645,21 @@ def test_the_number_of_groups_that_are_not_there_does_not_matter(form, seed):
         found.append((value, *torch.autograd.grad(value.sum(), log_probs)))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_exact_counts_are_not_smoothed(seed):
+    """Few draws that miss a class do not rule out that no member has it."""
+    generator = torch.Generator().manual_seed(seed)
+    log_probs = torch.randn(1200, 10, generator=generator, dtype=F64).mul(2).log_softmax(-1)
+    labels = torch.multinomial(log_probs.exp(), 1, generator=generator)[:, 0]
+    groups = torch.arange(1200) // 6
+    shares = torch.nn.functional.one_hot(labels, 10).double().view(200, 6, 10).mean(1)
+    draws = torch.multinomial(shares, 10, replacement=True, generator=generator)
+    beliefs = torch.nn.functional.one_hot(draws, 10).double().mean(1)
+    plain, smooth = (
+        selbo.GroupedSummary(selbo.ClassRegions(10), beliefs, 10.0, form="counts", smoothing=each)
+        for each in (0.0, 0.1)
+    )
+    torch.testing.assert_close(smooth.by_group(log_probs, groups), plain.by_group(log_probs, groups))
+    values = [float(smooth((log_probs / t).log_softmax(-1), groups)) for t in (0.5, 1.0, 2.0, 4.0)]
+    assert values.index(max(values)) == 1
