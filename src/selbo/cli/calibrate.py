@@ -64,9 +64,6 @@ CLASSES_SHOWN: Final = 20
 FEW_ROWS: Final = 100
 """Number of rows below which their means are rough."""
 
-HARDLY_FEWER: Final = 0.1
-"""A classifier that avoids less than this part of the errors of a constant answer says hardly anything."""
-
 FEW_GROUPS: Final = 20
 """Number of groups below which their counts say little about confidence."""
 
@@ -551,7 +548,7 @@ def _reason(
     groups: tuple[int, int] | None,
 ) -> str:
     """The most important reason to doubt."""
-    from selbo.evaluation.statement_doubts import FAR, MISSED
+    from selbo.evaluation.statement_doubts import FAR, HARDLY_FEWER, MISSED
 
     stated, fractions = saved.accuracy, saved.class_fractions
     who, side = ("uncorrected", 0) if fitted else ("corrected", 1)

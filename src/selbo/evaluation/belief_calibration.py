@@ -309,7 +309,7 @@ def fit_to_belief(
         class_fractions=class_fractions,
         claimed=found.accuracy_before,
         possible=_possible_accuracy(class_fractions, answers),
-        reached=found.accuracy if by_group else None,
+        left=(found.accuracy, max(found.class_fractions)) if by_group else None,
         correct=None if known is None else (rows.argmax(-1) == known)[known != UNLABELLED],
         tested=isinstance(belief, EstimatedBelief) or label_counts is not None,
         classes=classes,

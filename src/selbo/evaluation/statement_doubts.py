@@ -18,6 +18,9 @@ VERY_FAR: Final = 0.35
 """Difference in accuracy that is worth a warning: few classifiers are so overconfident, so that a mistake in the
 statement is more likely."""
 
+HARDLY_FEWER: Final = 0.1
+"""A classifier that avoids less than this part of the errors of a constant answer says hardly anything."""
+
 MISSED: Final = 0.03
 """Difference between the stated accuracy and that after the correction which is worth a word."""
 
@@ -28,7 +31,7 @@ def doubt_statement(
     class_fractions: Sequence[float] | None,
     claimed: float,
     possible: float = 1.0,
-    reached: float | None = None,
+    left: tuple[float, float] | None = None,
     correct: Array | None = None,
     tested: bool = False,
     classes: Sequence[object] | None = None,
@@ -40,7 +43,7 @@ def doubt_statement(
         class_fractions: Stated class fractions.
         claimed: Accuracy that the uncorrected predictions claim.
         possible: Largest accuracy that the answers can have with the stated class fractions.
-        reached: Accuracy that the predictions claim after a correction by groups alone.
+        left: What predictions claim after a correction by groups: an accuracy, and the largest class fraction.
         correct: Whether each answer with a label is right, shape (n,), where there are labels.
         tested: Whether the statement comes from labels.
         classes: Names of the classes; their numbers if not given.
@@ -73,11 +76,11 @@ def doubt_statement(
                 f"the predictions claim an accuracy of {100 * claimed:.1f} %, far {side} the stated {stated}: check it "
                 "on a few labels"
             )
-    elif not tested and reached is not None and claimed - reached > VERY_FAR:
+    elif left is not None and claimed - left[0] > FAR and 1 - left[0] > (1 - HARDLY_FEWER) * (1 - left[1]):
         found.append(
-            f"to agree with the groups, the predictions claim an accuracy of {100 * reached:.1f} % instead of "
-            f"{100 * claimed:.1f} %: check that the fractions are about these groups of rows, and in the order of the "
-            "classes"
+            f"to agree with the groups, the predictions say hardly more than the class fractions, with an accuracy of "
+            f"{100 * left[0]:.1f} % instead of {100 * claimed:.1f} %: check that the fractions are about these groups, "
+            "and in the order of the classes"
         )
     elif not tested and claimed - possible > VERY_FAR:
         found.append(

@@ -248,13 +248,11 @@ def test_counts_of_rare_and_of_impossible_classes() -> None:
 def test_groups_of_other_rows_are_doubted() -> None:
     log_probs, labels, _ = sharpened(7, rows=800)
     belief, groups = counted(labels, 8)
-    right = calibrate_to_belief(log_probs, belief, groups=groups)
-    assert right.accuracy_before - right.accuracy > 0.1
-    with pytest.warns(
-        UserWarning, match="to agree with the groups, the predictions claim an accuracy of .* instead of"
-    ):
-        wrong = calibrate_to_belief(log_probs, belief, groups=groups.roll(400))
-    assert wrong.accuracy < right.accuracy - 0.2
+    assert calibrate_to_belief(log_probs, belief, groups=groups).accuracy > 0.5
+    with pytest.warns(UserWarning, match="to agree with the groups, the predictions say hardly more than the class"):
+        calibrate_to_belief(
+            log_probs[torch.randperm(800, generator=torch.Generator().manual_seed(0))], belief, groups=groups
+        )
 
 
 def test_rows_without_a_group_and_regions_other_than_classes() -> None:
