@@ -245,6 +245,23 @@ def test_counts_of_rare_and_of_impossible_classes() -> None:
     assert calibrate_to_belief(never.log_softmax(-1), belief, groups=groups).temperature > 0
 
 
+def test_a_shift_of_the_class_fractions_does_not_flatten_predictions() -> None:
+    """Flat predictions reach the fractions of the groups with smaller offsets, which the prior prefers."""
+    found = []
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        logits = 3 * torch.randn(3000, 4, generator=generator, dtype=torch.float64)
+        true = (logits + torch.linspace(-2, 2, 4)).log_softmax(-1)
+        labels = torch.multinomial(true.exp(), 1, generator=generator)[:, 0]
+        log_probs = (1.5 * logits).log_softmax(-1)
+        belief, groups = counted(labels[:2000], 50)
+        each = calibrate_to_belief(log_probs[:2000], belief, groups=groups)
+        found.append((math.log(each.temperature), nll(each(log_probs), labels) - nll(true, labels)))
+    log_temperature, loss = np.mean(found, 0)
+    assert math.exp(log_temperature) == pytest.approx(1.5, rel=0.15)
+    assert loss < 0.01
+
+
 def test_groups_of_other_rows_are_doubted() -> None:
     log_probs, labels, _ = sharpened(7, rows=800)
     belief, groups = counted(labels, 8)
