@@ -41,8 +41,8 @@ counts are small (docs/reference/measurements-groups.md)."""
 EXACT_UP_TO_WITH_TWO: Final = 8
 """The same with two regions, where exact counts of larger groups gain nothing on real data (study `groups-small`)."""
 
-SHORT: Final = 2**15
-"""Integers below this have 16 bits."""
+SHORT_INTEGERS_END: Final = 2**15
+"""Integers below it fit into 16 bits."""
 
 OneBelief: TypeAlias = Belief | Sequence[float] | Tensor | FloatArray
 """A belief, or one mass per region."""
@@ -493,7 +493,7 @@ def _is_readable(tensor: Tensor) -> bool:
 
 def _sorted(numbers: Tensor, end: int) -> tuple[Tensor, Tensor]:
     """Whole numbers from -1 to ``end`` - 1, sorted stably, and their positions: (B,) -> (B,), (B,)."""
-    if end <= SHORT and _is_readable(numbers):  # numpy sorts short integers in a tenth of the time
+    if end <= SHORT_INTEGERS_END and _is_readable(numbers):  # numpy sorts short integers in a tenth of the time
         order = torch.from_numpy(numbers.numpy().astype(np.int16).argsort(kind="stable"))
         return numbers.index_select(0, order), order
     ordered, order = numbers.sort(stable=True)
