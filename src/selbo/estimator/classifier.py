@@ -380,7 +380,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups: Group of each row, shape (rows,), of any type; None or NaN for none. Fractions are about all rows of
                 a group, with and without label.
             group_fractions: Class fractions of each group, as a mapping from group to {class: fraction} or to a list of
-                fractions in the order of ``classes``. For a pandas data frame, pass ``to_dict("index")`` of it.
+                fractions in the order of ``classes``. Whole numbers are counts or percentages. For a pandas data frame,
+                pass ``to_dict("index")`` of it.
             group_concentration: Concentration of the fractions, in pseudo-observations: one number, or a mapping from
                 group to number, see `selbo.elicit_concentration`. If not given, 100, which stands for about plus or
                 minus 10 points; or the number of rows of a smaller group, unless the fractions of all these are whole

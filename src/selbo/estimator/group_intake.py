@@ -285,7 +285,7 @@ def _numbers(group: Any, given: Any) -> list[Any]:
 
 
 def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
-    """Fractions of a group, normalised exactly; zero is allowed."""
+    """Fractions of a group, or whole numbers of which they are the shares, normalised exactly; zero is allowed."""
     try:
         found = torch.tensor([float(each) for each in given], dtype=torch.float64)
     except (TypeError, ValueError):
@@ -293,10 +293,9 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
     if bool(found.isnan().any()):
         raise ValueError(f"`group_fractions` must hold numbers, but got {list(given)} for {group!r}")
     total = float(found.sum())
-    if bool((found >= 0).all()) and not abs(total - 1) <= FRACTION_SUM_TOLERANCE:
+    counts = total > 1 and bool((found == found.round()).all())
+    if bool((found >= 0).all()) and not counts and not abs(total - 1) <= FRACTION_SUM_TOLERANCE:
         hint = ": divide percentages by 100" if abs(total / 100 - 1) <= FRACTION_SUM_TOLERANCE else ""
-        if not hint and bool((found == found.round()).all()):
-            hint = ": divide counts by their sum"
         raise ValueError(
             f"`group_fractions` must sum to 1 for each group, but those of {group!r} sum to {total:.4g}{hint}"
         )

@@ -194,6 +194,18 @@ def test_counts_of_two_classes_are_exact(seed: int) -> None:
     assert abs(np.log(found.calibration_.temperature / 3)) < 4 * found.calibration_.log_temperature_error < 0.1
 
 
+def test_counts_and_whole_percentages_are_shares() -> None:
+    model = GaussianNB().fit(X[TRAIN], NAMES[Y[TRAIN]])
+    names, shares = wards()
+    counts = {ward: {name: round(10 * share) for name, share in each.items()} for ward, each in shares.items()}
+    assert {sum(each.values()) for each in counts.values()} == {10}
+    percent = {ward: {name: 10 * count for name, count in each.items()} for ward, each in counts.items()}
+    found = [
+        BeliefCalibrator(model).fit(X[POOL], groups=names, group_fractions=each) for each in (shares, counts, percent)
+    ]
+    assert len({each.calibration_.temperature for each in found}) == 1
+
+
 def test_groups_that_cannot_be_used_are_one_sentence() -> None:
     model = GaussianNB().fit(X[TRAIN], NAMES[Y[TRAIN]])
     names, shares = wards()
@@ -205,10 +217,6 @@ def test_groups_that_cannot_be_used_are_one_sentence() -> None:
         ({"group_fractions": shares}, "`groups` and `group_fractions` must be given together"),
         ({"group_concentration": 5.0}, "`group_concentration` is about `group_fractions`, but none are stated"),
         ({"groups": names, "group_fractions": {**shares, "ward 3": [1] * 10}}, "must name the classes in all groups"),
-        (
-            {"groups": names, "group_fractions": dict.fromkeys(shares, (1,) * 10)},
-            "10: divide counts by their sum",
-        ),
         ({"groups": names, "group_fractions": odd}, "those of 'ward 3' are no counts of its 10 rows: pass complete"),
         ({"groups": names, "group_fractions": missing}, "must state every group in `groups`, but 'ward 3' is missing"),
         ({"groups": names[:5], "group_fractions": shares}, "`groups` must have one entry per row of `X`, 700"),
