@@ -548,7 +548,7 @@ def _reason(
     groups: tuple[int, int] | None,
 ) -> str:
     """The most important reason to doubt."""
-    from selbo.evaluation.statement_doubts import FAR, HARDLY_FEWER, MISSED
+    from selbo.evaluation.statement_doubts import FAR, MISSED, leaves_hardly_anything
 
     stated, fractions = saved.accuracy, saved.class_fractions
     who, side = ("uncorrected", 0) if fitted else ("corrected", 1)
@@ -586,7 +586,7 @@ def _reason(
         and len(effect.probs) < FEW_ROWS,
         f"{against} of {number} groups contradict what is stated about them, so check these": against > 0,
         "corrected, they say hardly more than the class fractions, so check that the groups are about these rows": (
-            groups is not None and 1 - reached > (1 - HARDLY_FEWER) * (1 - max(effect.class_fractions[1]))
+            groups is not None and leaves_hardly_anything(claimed, reached, max(effect.class_fractions[1]))
         ),
         f"few groups, here {number}, say little about confidence": 0 < number < FEW_GROUPS,
         "the result is as good as the labels, which were not tested here": (

@@ -23,8 +23,8 @@ GROUP_FORM: Final = "counts"
 groups of 100 and a natural gradient, the multinomial form diverged at a concentration of 1000, and this one did not."""
 
 GROUP_SMOOTHING: Final = 1.0
-"""Pseudo-observations of equal fractions, over all classes. Otherwise a fraction of zero is certain at any
-concentration, and a natural gradient diverges in small groups."""
+"""Pseudo-observations of equal fractions, over all classes, where counts are Gaussian. Otherwise a fraction of zero is
+certain at any concentration, and a natural gradient diverges in small groups."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,21 @@ MISSED: Final = 0.03
 """Difference between the stated accuracy and that after the correction which is worth a word."""
 
 
+def leaves_hardly_anything(claimed: float, accuracy: float, largest_fraction: float) -> bool:
+    """Whether a correction by groups takes away what predictions said beyond the class fractions.
+
+    Args:
+        claimed: Accuracy that the uncorrected predictions claim.
+        accuracy: Accuracy that the corrected ones claim.
+        largest_fraction: Fraction of the most frequent class after the correction.
+
+    Example:
+        >>> leaves_hardly_anything(0.99, 0.26, 0.2), leaves_hardly_anything(0.99, 0.9, 0.2)
+        (True, False)
+    """
+    return claimed - accuracy > FAR and 1 - accuracy > (1 - HARDLY_FEWER) * (1 - largest_fraction)
+
+
 def doubt_statement(
     *,
     accuracy: float | None,
@@ -76,7 +91,7 @@ def doubt_statement(
                 f"the predictions claim an accuracy of {100 * claimed:.1f} %, far {side} the stated {stated}: check it "
                 "on a few labels"
             )
-    elif left is not None and claimed - left[0] > FAR and 1 - left[0] > (1 - HARDLY_FEWER) * (1 - left[1]):
+    elif left is not None and leaves_hardly_anything(claimed, *left):
         found.append(
             f"to agree with the groups, the predictions say hardly more than the class fractions, with an accuracy of "
             f"{100 * left[0]:.1f} % instead of {100 * claimed:.1f} %: check that the fractions are about these groups, "

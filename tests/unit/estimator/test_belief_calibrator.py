@@ -204,6 +204,16 @@ def test_counts_and_whole_percentages_are_shares() -> None:
         BeliefCalibrator(model).fit(X[POOL], groups=names, group_fractions=each) for each in (shares, counts, percent)
     ]
     assert len({each.calibration_.temperature for each in found}) == 1
+    probs = np.full((60, 6), 0.1) + 0.4 * np.eye(6)[np.arange(60) % 6]
+    one_each, rounded = (dict.fromkeys(range(10), [share] * 6) for share in (1 / 6, 0.17))  # .17 six times is 1.02
+    found = [
+        BeliefCalibrator().fit(probs, groups=np.arange(60) // 6, group_fractions=each) for each in (one_each, rounded)
+    ]
+    assert found[0].calibration_.temperature == pytest.approx(found[1].calibration_.temperature)
+    with pytest.warns(UserWarning, match="which are left out: 10 is absent"):
+        BeliefCalibrator().fit(
+            probs, groups=np.arange(60) // 6, group_fractions=dict.fromkeys(np.arange(11), one_each[0])
+        )
 
 
 def test_groups_that_cannot_be_used_are_one_sentence() -> None:

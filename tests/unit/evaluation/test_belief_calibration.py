@@ -206,7 +206,7 @@ def test_counts_of_few_rows_do_not_decide_about_many_classes() -> None:
         scores.append([nll(each(log_probs)[128:], labels[128:]) for each in (lambda rows: rows, *found)])
     before, by_likelihood, after = np.mean(scores, 0)
     assert by_likelihood > before + 0.08
-    assert after < before + 0.05
+    assert before < after < before + 0.05
 
 
 def test_counts_of_groups_calibrate_predictions_that_are_far_too_confident() -> None:
