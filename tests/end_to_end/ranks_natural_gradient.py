@@ -23,12 +23,15 @@ def problem() -> tuple[nn.Linear, Tensor, Tensor]:
     return network, inputs, torch.randint(0, 3, (20,), generator=generator)
 
 
-def train(network: nn.Module, optimizer: NaturalGradient, inputs: Tensor, labels: Tensor) -> None:
+def train(
+    network: nn.Module, optimizer: NaturalGradient, inputs: Tensor, labels: Tensor, *, num_samples: int = 1
+) -> None:
     """Five steps."""
     for _ in range(5):
         optimizer.zero_grad()
-        with optimizer.sampled():
-            nn.functional.cross_entropy(network(inputs), labels).backward()
+        for _ in range(num_samples):
+            with optimizer.sampled():
+                (nn.functional.cross_entropy(network(inputs), labels) / num_samples).backward()
         optimizer.step()
 
 
@@ -54,6 +57,11 @@ if __name__ == "__main__":
     optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
     train(nn.parallel.DistributedDataParallel(network), optimizer, inputs[rank::2], labels[rank::2])
     found = {"weight": network.weight.detach(), "std": optimizer.std(network.weight)}
+    network, inputs, labels = problem()
+    optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
+    replicated = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True)
+    train(replicated, optimizer, inputs[rank::2], labels[rank::2], num_samples=3)
+    found |= {"shared.weight": network.weight.detach(), "shared.std": optimizer.std(network.weight)}
     network = with_batch_norm()
     optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
     train(nn.parallel.DistributedDataParallel(network), optimizer, inputs[rank::2], labels[rank::2])

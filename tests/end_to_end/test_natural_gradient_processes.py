@@ -28,6 +28,10 @@ def test_two_processes_are_one(ranks: list[dict[str, Tensor]]) -> None:
     optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
     train(network, optimizer, inputs, labels)
     expected = {"weight": network.weight.detach(), "std": optimizer.std(network.weight)}
+    network, inputs, labels = problem()
+    optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
+    train(network, optimizer, inputs, labels, num_samples=3)  # there, gradients share the memory of the messages
+    expected |= {"shared.weight": network.weight.detach(), "shared.std": optimizer.std(network.weight)}
     expected |= {f"fit.{name}": value for name, value in fitted().items()}
     first, second = ({name: each[name] for name in each if not name.startswith("norm.")} for each in ranks)
     assert first.keys() == expected.keys()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,12 @@ from selbo.nn import compiled
 from selbo.nn.convert import Patterns, to_bayesian, variational_layers
 from selbo.nn.gaussian import GaussianParameter, softplus_inverse
 from selbo.random import derive
+
+TRAINABLE: Final = (torch.float32, torch.float64)
+"""Types of the parameters that can be trained."""
+
+STATE: Final = frozenset({"step", "momentum", "precision"})
+"""Names in the state of each parameter."""
 
 
 @dataclass(eq=False)
@@ -196,10 +202,22 @@ class NaturalGradient(torch.optim.Optimizer):
             },
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "compiled": self.compiled}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
+        kept = self.__dict__.get("compiled", False)  # `load_state_dict` passes states and groups alone
         super().__setstate__(state)
         self._blocks, self._samples, self._inside = [], 0, False
-        self.compiled = state.get("compiled", False)
+        self.compiled = state.get("compiled", kept)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore a result of `state_dict`; that of another kind of optimiser is an error."""
+        if any(STATE != each.keys() for each in state_dict["state"].values()):
+            raise ValueError(
+                "`state_dict` must be that of a NaturalGradient, but it holds the state of another kind of optimiser"
+            )
+        super().load_state_dict(state_dict)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own settings, and check the settings."""
@@ -227,7 +245,8 @@ class NaturalGradient(torch.optim.Optimizer):
         blocks = self._packed()
         if not blocks:
             raise ValueError("`params` must hold at least one parameter that requires a gradient, but all are frozen")
-        earlier = [[each.grad for each in block.params] for block in blocks]
+        # copies: DistributedDataParallel may let gradients share the memory into which the next ones are written
+        earlier = [[None if each.grad is None else each.grad.clone() for each in block.params] for block in blocks]
         with torch.no_grad():
             if keep:
                 self._set_aside(blocks)
@@ -309,7 +328,8 @@ class NaturalGradient(torch.optim.Optimizer):
             network: The network that this optimiser trains; not changed.
             exclude: Names or patterns of layers that stay at their means, as for `to_bayesian`.
         """
-        parameters, groups = dict(network.named_parameters()), {id(each): group for each, group in self._trained()}
+        parameters = dict(network.named_parameters(remove_duplicate=False))  # tied weights under each of their names
+        groups = {id(each): group for each, group in self._trained()}
         frozen = [name for name, each in parameters.items() if id(each) not in groups]
         if len(frozen) == len(parameters):
             raise ValueError("`network` must have parameters that this optimiser trains, but has none")
@@ -388,7 +408,9 @@ class NaturalGradient(torch.optim.Optimizer):
                 product = block.form_product().clone() if block.has_gradient() else None
                 block.forget()
                 block.product = product
-            elif block.product is not None:
+            elif not block.has_gradient():  # discarded by `zero_grad` of the network: the step was skipped
+                block.forget()
+            else:
                 block.form_product()
             for each in block.params:
                 each.grad = None
@@ -402,6 +424,8 @@ class NaturalGradient(torch.optim.Optimizer):
 @torch.no_grad()
 def _collect(block: _Block, earlier: list[Tensor | None]) -> None:
     """Keep the terms of the curvature estimate, and add the gradients of this sample to earlier ones."""
+    if any(each.grad is not None and each.grad.is_sparse for each in block.params):
+        raise ValueError("`params` must have dense gradients, but some are sparse: pass sparse=False to the embedding")
     found = any(each.grad is not None for each in block.params)
     if block.product is None and all(each is None for each in earlier):
         block.has_sample = found
@@ -617,7 +641,7 @@ def _check_group(group: dict[str, Any]) -> None:
         "params", group["params"], "a natural gradient trains a whole network, as DistributedDataParallel has it"
     )
     for each in group["params"]:
-        if each.dtype not in (torch.float32, torch.float64):
+        if each.dtype not in TRAINABLE:
             raise ValueError(
                 f"`params` must be of type float32 or float64, but got {each.dtype}: for reduced precision use autocast"
             )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from selbo.nn import storage
 from selbo.nn.convert import Patterns
 from selbo.nn.gaussian import gaussians
-from selbo.posteriors.natural_gradient import NaturalGradient, NormalNoise
+from selbo.posteriors.natural_gradient import TRAINABLE, NaturalGradient, NormalNoise
 from selbo.posteriors.posterior import Posterior, WeightSample, forward_with
 
 NATURAL_GRADIENT_FORMAT: Final = "selbo-natural-gradient-1"
@@ -198,7 +198,7 @@ class NaturalGradientPosterior(Posterior):
         return [(name, each) for name, each in self.network.named_parameters() if each.requires_grad]
 
     def _new_optimizer(self, **settings: Any) -> NaturalGradient:
-        parameters = [each for _, each in self._trained()]
-        if not parameters:
+        if not self._trained():
             raise ValueError("`network` must have at least one parameter that requires a gradient, but has none")
-        return NaturalGradient(parameters, **self._settings, **settings)
+        known = [each for each in self.network.parameters() if each.requires_grad or each.dtype in TRAINABLE]
+        return NaturalGradient(known, **self._settings, **settings)  # frozen ones too, which may be thawed later

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -385,6 +386,27 @@ def test_a_step_that_overflows_is_left_out(seed: int) -> None:
     assert not torch.equal(stds(network, optimizer), std)
 
 
+def test_a_step_of_several_samples_that_is_left_out_leaves_no_trace(seed: int) -> None:
+    """Also if the loop calls `zero_grad` of the network, of which the optimiser hears nothing."""
+    network, *data = toy(seed)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    twin = copy.deepcopy(network)
+    other = NaturalGradient(twin.parameters(), seed=seed, **SETTINGS)
+    for weight in (torch.nan, 0.5):  # the first step is left out
+        network.zero_grad()
+        for number in range(2):
+            with optimizer.sampled(generator=torch.Generator().manual_seed(number)):
+                (weight * loss_of(network, *data)).backward()
+    optimizer.step()
+    other.zero_grad()
+    for number in range(2):
+        with other.sampled(generator=torch.Generator().manual_seed(number)):
+            (0.5 * loss_of(twin, *data)).backward()
+    other.step()
+    assert torch.equal(values(network), values(twin))
+    assert torch.equal(stds(network, optimizer), stds(twin, other))
+
+
 def test_clipping_scales_gradient_and_curvature(seed: int) -> None:
     """The same as if the loss had been that much smaller."""
     network, *data = toy(seed)
@@ -451,6 +473,16 @@ def test_a_resumed_run_is_the_same_run(how: str, seed: int, tmp_path: Path) -> N
         network, optimizer = other, resumed
     train(network, optimizer, data, 3)
     assert torch.equal(values(network), values(whole))
+
+
+@pytest.mark.parametrize("how", ["state_dict", "deepcopy", "pickle"])
+def test_a_compiled_optimiser_stays_compiled(how: str, seed: int) -> None:
+    optimizer = NaturalGradient(toy(seed)[0].parameters(), compiled=True, **{**SETTINGS, **FOR_GRAPHS})
+    if how == "state_dict":
+        optimizer.load_state_dict(optimizer.state_dict())
+    else:
+        optimizer = copy.deepcopy(optimizer) if how == "deepcopy" else pickle.loads(pickle.dumps(optimizer))
+    assert optimizer.compiled
 
 
 def test_parameters_that_move_are_found_again(seed: int) -> None:
@@ -582,6 +614,23 @@ def test_the_posterior_becomes_a_bayesian_network(seed: int) -> None:
     assert (logits.std(0) / found.std(0) - 1).abs().max() < 0.15
 
 
+def test_tied_weights_have_one_posterior(seed: int) -> None:
+    network, *data = toy(seed)
+    with torch.random.fork_rng():
+        network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)).double()
+    network[1].weight = network[0].weight
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    train(network, optimizer, (data[0], data[1]), 3)
+    found = [
+        each.std
+        for _, layer in variational_layers(optimizer.bayesian_network(network))
+        for name, each in zip(layer.names, layer.posteriors, strict=True)
+        if name == "weight"
+    ]
+    torch.testing.assert_close(found[1].detach(), optimizer.std(network[1].weight), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found[0], found[1])
+
+
 # --- mistakes ---
 
 
@@ -612,6 +661,24 @@ def test_a_rate_on_another_device_is_not_read() -> None:
 def test_half_precision_weights_are_refused() -> None:
     with pytest.raises(ValueError, match="use autocast"):
         NaturalGradient([nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))], num_data=N)
+
+
+def test_the_state_of_another_optimiser_is_refused(seed: int) -> None:
+    network, *data = toy(seed)
+    adam = torch.optim.Adam(network.parameters())
+    loss_of(network, *data).backward()
+    adam.step()
+    with pytest.raises(ValueError, match="`state_dict` must be that of a NaturalGradient"):
+        NaturalGradient(network.parameters(), **SETTINGS).load_state_dict(adam.state_dict())
+
+
+def test_sparse_gradients_are_refused() -> None:
+    with torch.random.fork_rng():
+        network = nn.EmbeddingBag(5, 3, sparse=True)
+    optimizer = NaturalGradient(network.parameters(), **SETTINGS)
+    with pytest.raises(ValueError, match="pass sparse=False"), optimizer.sampled():  # noqa: PT012  (when it leaves)
+        network(torch.tensor([[1, 2]])).sum().backward()
+    assert not network.weight.isnan().any()
 
 
 def test_calls_in_the_wrong_order_say_so(seed: int) -> None:

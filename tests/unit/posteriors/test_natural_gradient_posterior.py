@@ -170,6 +170,22 @@ def test_shared_weights_are_saved_once(tmp_path: Path) -> None:
     assert unchanged(other, snapshot(posterior))
 
 
+def test_layers_may_thaw_between_two_runs() -> None:
+    net = network()
+    first = next(net.parameters()).requires_grad_(requires_grad=False)
+    posterior = posterior_of(net)
+    data = inputs(8), torch.arange(8) % 3
+    before = first.detach().clone()
+    selbo.fit(posterior, selbo.CrossEntropy(posterior.num_data), data, steps=3, batch_size=8)
+    assert torch.equal(first, before)
+    first.requires_grad_(requires_grad=True)
+    generator = torch.Generator().manual_seed(0)
+    assert selbo.predict(posterior, data[0], 2, generator=generator).probs.isfinite().all()
+    selbo.fit(posterior, selbo.CrossEntropy(posterior.num_data), data, steps=3, batch_size=8)
+    assert not torch.equal(first, before)
+    assert posterior.stds().keys() == dict(net.named_parameters()).keys()
+
+
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"made by selbo\.to_bayesian"):
         NaturalGradientPosterior(selbo.to_bayesian(network()), num_data=N)
