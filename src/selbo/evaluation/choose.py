@@ -163,7 +163,10 @@ def choose_scale(
         (32.0, 32.0)
     """
     if not isinstance(posterior, Posterior):
-        raise ValueError(f"`posterior` must be a selbo posterior, but got {type(posterior).__name__}")
+        raise ValueError(
+            f"`posterior` must be a selbo posterior, but got {type(posterior).__name__}: for a network made by "
+            "`to_bayesian` pass selbo.posteriors.as_posterior(network)"
+        )
     _checks.one_of("setting", setting, BOUNDS)
     if not hasattr(posterior, setting) or not posterior.can_scale:
         raise ValueError(

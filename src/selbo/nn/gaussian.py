@@ -71,6 +71,11 @@ def in_prior_stds(value: Tensor, parameter: GaussianParameter) -> Tensor:
 
 def require_gaussians(module: nn.Module) -> list[GaussianParameter]:
     """The Gaussian parameters of a network, or an error if it has none."""
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"`bnn` must be a network made by selbo.to_bayesian, but got {type(module).__name__}: a posterior has "
+            "methods of its own, such as `save`, `load` and `mean_network`"
+        )
     found = gaussians(module)
     if not found:
         raise ValueError(

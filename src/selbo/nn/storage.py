@@ -78,7 +78,7 @@ def read_tensors(path: str | os.PathLike[str], expected: dict[str, Any]) -> tupl
     if not difference and shapes != {name: shape for name, (_, shape) in expected["tensors"].items()}:
         difference = "the tensors in the file are not those that its header describes"
     if difference:
-        raise ValueError(f"`bnn` is not the network that was saved in {os.fspath(path)!r}: {difference}")
+        raise ValueError(f"this is not the network that was saved in {os.fspath(path)!r}: {difference}")
     tensors: dict[str, Tensor] = safetensors.load_file(path)
     return tensors, found
 

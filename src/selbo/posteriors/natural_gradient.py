@@ -213,7 +213,7 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a result of `state_dict`; that of another kind of optimiser is an error."""
-        if any(STATE != each.keys() for each in state_dict["state"].values()):
+        if any(each.keys() != STATE for each in state_dict["state"].values()):
             raise ValueError(
                 "`state_dict` must be that of a NaturalGradient, but it holds the state of another kind of optimiser"
             )

@@ -373,6 +373,11 @@ def _optimizer(given: str | Optimizer | None, posterior: Posterior) -> Optimizer
         if given is not None:
             raise ValueError("`optimizer` must not be given for a natural gradient, which is an optimiser itself")
         return None
+    if isinstance(given, torch.optim.Optimizer):
+        raise ValueError(
+            "`optimizer` must be 'adam', 'sgd' or a selbo.training.Optimizer, but got one of torch's kind, "
+            f"{type(given).__name__}: use it in a loop of your own, or pass posterior='natural_gradient'"
+        )
     chosen = given if isinstance(given, Optimizer) else Optimizer(given or "adam")
     if chosen.weight_decay > 0 and posterior.is_bayesian:
         raise ValueError(

@@ -9,7 +9,7 @@ from torch import nn
 
 from selbo.nn import load, save, to_bayesian
 from selbo.nn.storage import HEADER, describe_structure
-from selbo.posteriors import forward_samples
+from selbo.posteriors import as_posterior, forward_samples
 
 
 def network(width: int = 6, seed: int = 0) -> nn.Module:
@@ -67,10 +67,16 @@ def test_the_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["net"]
 
 
+def test_a_posterior_is_saved_by_its_own_method(tmp_path):
+    posterior = as_posterior(to_bayesian(network()))
+    with pytest.raises(ValueError, match="got MeanField: a posterior has methods of its own, such as `save`"):
+        save(posterior, tmp_path / "net")
+
+
 def test_another_structure_is_refused_by_name(tmp_path):
     path = save(to_bayesian(network()), tmp_path / "net")
     with pytest.raises(
-        ValueError, match=r"`bnn` is not the network that was saved in .*: '3' is Linear.*out_features=6"
+        ValueError, match=r"this is not the network that was saved in .*: '3' is Linear.*out_features=6"
     ):
         load(to_bayesian(network(width=7)), path)
     with pytest.raises(ValueError, match=r"'0' is Conv2d.* in the file and missing in the network"):

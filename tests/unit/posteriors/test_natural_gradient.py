@@ -676,7 +676,7 @@ def test_sparse_gradients_are_refused() -> None:
     with torch.random.fork_rng():
         network = nn.EmbeddingBag(5, 3, sparse=True)
     optimizer = NaturalGradient(network.parameters(), **SETTINGS)
-    with pytest.raises(ValueError, match="pass sparse=False"), optimizer.sampled():  # noqa: PT012  (when it leaves)
+    with pytest.raises(ValueError, match="pass sparse=False"), optimizer.sampled():
         network(torch.tensor([[1, 2]])).sum().backward()
     assert not network.weight.isnan().any()
 

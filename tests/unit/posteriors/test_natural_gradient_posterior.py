@@ -153,7 +153,7 @@ def test_a_saved_posterior_comes_back_with_its_settings(tmp_path: Path) -> None:
     assert unchanged(other, snapshot(posterior))
     one, two = (selbo.predict(each, inputs(), 4, generator=noise()) for each in (posterior, other))
     assert torch.equal(one.log_probs, two.log_probs)
-    with pytest.raises(ValueError, match="`bnn` is not the network that was saved"):
+    with pytest.raises(ValueError, match="this is not the network that was saved"):
         NaturalGradientPosterior(network()[0], num_data=N).load(path)
     with pytest.raises(ValueError, match="is not the network that was saved"):
         as_posterior(network()).load(path)

@@ -210,6 +210,13 @@ def test_weight_decay_is_for_deterministic_networks():
         selbo.fit(bnn, selbo.ELBO(num_data=32), TRAIN, steps=1, optimizer=Optimizer(weight_decay=0.1))
 
 
+def test_an_optimiser_of_torchs_kind_is_refused_in_a_sentence():
+    net = network()
+    for optimizer in (selbo.NaturalGradient(net.parameters(), num_data=32), torch.optim.SGD(net.parameters())):
+        with pytest.raises(ValueError, match=rf"got one of torch's kind, {type(optimizer).__name__}: use it in a loop"):
+            selbo.fit(net, selbo.CrossEntropy(num_data=32), TRAIN, steps=1, optimizer=optimizer)
+
+
 @pytest.mark.parametrize("moved", [1, -1])
 def test_labels_that_are_no_classes(moved):
     with pytest.raises(
