@@ -4,8 +4,10 @@ Real tables with few training rows, one network with 16 hidden units and one Gau
 The design was written down before the runs: lab/docs/designs.md, "Posteriors of small networks".
 
     python benchmarks/posteriors_small.py --out runs.jsonl [--data wine] [--seeds 500]
+    python benchmarks/posteriors_small.py --out curvature.jsonl --curvature
 
-Each split is one line of the file; lines that it holds are not repeated. The tables of all lines are printed.
+Each split is one line of the file; lines that it holds are not repeated. The tables of all lines are printed. With
+`--curvature` only the initial curvature of the natural gradient is chosen, by labels and by a belief.
 """
 
 import argparse
@@ -30,6 +32,8 @@ HIDDEN: Final = 16
 PRIOR_STD: Final = 1.0
 PRIOR_STDS: Final = (0.2, 0.5, 1.0, 2.0)
 SCALES: Final = [2 ** (k / 2) for k in range(-8, 9)]
+CURVATURES: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+DEFAULT_CURVATURE: Final = 0.5
 STEP_SIZES: Final = (0.04, 0.02, 0.01, 0.005)
 CHAINS: Final = 4
 RIGHT, WRONG = 0.95, 0.85
@@ -155,6 +159,16 @@ def map_network(split: Split, summary: selbo.SummaryLikelihood | None, prior_std
     return network
 
 
+def natural_gradient(
+    split: Split, summary: selbo.SummaryLikelihood | None, curvature: float = DEFAULT_CURVATURE
+) -> NaturalGradientPosterior:
+    found = NaturalGradientPosterior(
+        split.network(), num_data=split.count, prior_std=PRIOR_STD, initial_curvature=curvature
+    )
+    split.fit(found, selbo.CrossEntropy(split.count, summary), 800, learning_rate=0.1)
+    return found
+
+
 def posteriors(split: Split, summary: selbo.SummaryLikelihood | None) -> dict[str, Posterior]:
     count, inputs = split.count, split.train[0]
     objective = selbo.CrossEntropy(count, summary)
@@ -183,8 +197,7 @@ def posteriors(split: Split, summary: selbo.SummaryLikelihood | None) -> dict[st
         "SWAG": swag,
         "mean field": as_posterior(bnn),
     }
-    natural = found["natural gradient"] = NaturalGradientPosterior(split.network(), num_data=count, prior_std=PRIOR_STD)
-    split.fit(natural, objective, 800, learning_rate=0.1)
+    found["natural gradient"] = natural_gradient(split, summary)
     for rate in (0.1, 0.01):
         found[f"SGHMC, rate {rate:g}"] = sampler(split, selbo.SGHMC, summary, lr=rate)
     found["SGLD, cycles"] = sampler(split, selbo.SGLD, summary, cycle_steps=400, sampling_fraction=0.5)
@@ -232,15 +245,28 @@ def choices(split: Split, trained: dict[str, Posterior]) -> dict[str, Any]:
 
         found[name] = choose(split, at, SCALES, search, 1.0)
     networks = {std: as_posterior(map_network(split, None, std)) for std in PRIOR_STDS}
-
-    def by_std(value: float, inputs: Tensor) -> Tensor:
-        return log_probs(networks[value], inputs)
-
-    def search_std(summary: selbo.SummaryLikelihood) -> selbo.evaluation.BeliefChoice:
-        return selbo.choose_by_belief(lambda value: by_std(value, split.val[0]), summary, candidates=PRIOR_STDS)
-
-    found["network (MAP), prior_std"] = choose(split, by_std, PRIOR_STDS, search_std, PRIOR_STD)
+    found["network (MAP), prior_std"] = choose_among(split, networks, PRIOR_STD)
     return found
+
+
+def choose_among(split: Split, trained: dict[float, Posterior], start: float) -> Any:
+    """The same for a number that enters the training, of which each candidate has been trained."""
+
+    def at(value: float, inputs: Tensor) -> Tensor:
+        return log_probs(trained[value], inputs)
+
+    def search(summary: selbo.SummaryLikelihood) -> selbo.evaluation.BeliefChoice:
+        return selbo.choose_by_belief(lambda value: at(value, split.val[0]), summary, candidates=list(trained))
+
+    return choose(split, at, list(trained), search, start)
+
+
+def measure_curvature(name: str, seed: int) -> dict[str, Any]:
+    """The initial curvature, which sets the noise of a natural gradient: it hardly moves in a short training."""
+    split, begin = Split(name, seed), time.process_time()
+    trained: dict[float, Posterior] = {value: natural_gradient(split, None, value) for value in CURVATURES}
+    chosen = {"natural gradient, initial_curvature": choose_among(split, trained, DEFAULT_CURVATURE)}
+    return {"data": name, "seed": seed, "choices": chosen, "cpu_seconds": time.process_time() - begin}
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
@@ -354,7 +380,11 @@ def print_tables(records: Records) -> None:
             rows.append([*row, f"{', '.join(sizes)} of {at(first, f'{path}/samples'):.0f}"])
     heads = ["samples", "statement", *names, "NLL", "ECE, points", "effective samples"]
     print_table("Weights by a belief less equal weights, NLL", heads, rows)
-    rows, differences = [], []
+    print_choices(records)
+
+
+def print_choices(records: Records) -> None:
+    first, rows, differences = records[0], [], []
     for each, chosen in first["choices"].items():
         paths = {how: f"choices/{each}/{how}/nll" for how in chosen}
         rows.append([each, *(f"{mean(records, path):.3f}" for path in paths.values())])
@@ -371,7 +401,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file of JSON lines; splits that it holds are not repeated")
     parser.add_argument("--data", nargs="*", default=[each for each in TABLES if each != PILOT], choices=list(TABLES))
     parser.add_argument("--seeds", nargs="*", type=int, default=[500, 501, 502, 503, 504])
+    parser.add_argument("--curvature", action="store_true", help="only choose the initial curvature")
     options = parser.parse_args()
+    run, show = (measure_curvature, print_choices) if options.curvature else (measure, print_tables)
     lines = options.out.read_text().splitlines() if options.out is not None and options.out.exists() else []
     records = [json.loads(line) for line in lines]
     known = {(record["data"], record["seed"]) for record in records}
@@ -379,7 +411,7 @@ def main() -> None:
         for name in options.data:
             if (name, seed) in known:
                 continue
-            records.append(measure(name, seed))
+            records.append(run(name, seed))
             if options.out is not None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(records[-1]) + "\n")
@@ -387,7 +419,7 @@ def main() -> None:
     print(
         f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}, {seconds:.0f} s of CPU"
     )
-    print_tables(records)
+    show(records)
 
 
 if __name__ == "__main__":
