@@ -11,15 +11,14 @@ import numpy as np
 
 from selbo._numerics import FloatArray
 from selbo.elicit.refused import RefusedError
+from selbo.estimator.group_units import are_whole, find_unit, sums_off
 from selbo.summary.contrast import group_contrast
 from selbo.tabular.group_columns import (
     PRECISION_COLUMNS,
     GroupClasses,
-    are_whole,
+    concentration_of_margins,
     find_group_classes,
-    find_unit,
     parse_columns,
-    sums_off,
 )
 
 MOST_GROUPS: Final = 2000
@@ -57,7 +56,10 @@ def read_group_shares(text: str) -> dict[str, Any]:
     for name in classes + list(sure):
         _check_numbers(name, numbers[name], cells[name], names)
     unit, fractions = _fractions(np.stack([numbers[name] for name in classes], axis=1), names)
-    ratios = group_contrast(fractions, np.full(len(names), ASSUMED)).ratios
+    stated = {written: name for name, written in sure.items()}
+    kind = next((each for each in PRECISION_COLUMNS if each in stated), "")
+    strength = _concentration(kind, numbers[stated[kind]], unit, fractions) if kind else None
+    ratios = group_contrast(fractions, np.full(len(names), ASSUMED) if strength is None else strength).ratios
     precision = [numbers[name] / (unit if written == "margin" else 1) for name, written in sure.items()]
     table = [[heading[0], *classes, *sure.values()]]
     for name, row in zip(names, np.column_stack([fractions, *precision]).tolist(), strict=True):
@@ -69,11 +71,11 @@ def read_group_shares(text: str) -> dict[str, Any]:
         "classes": classes,
         "groups": names,
         "fractions": fractions.tolist(),
-        "said": _said(names, ratios),
+        "said": _said(names, ratios, assumed=strength is None),
         "note": _columns_note(found, [name for name in cells if name not in classes and name not in sure]),
         "texts": {
             "results": written.getvalue(),
-            "groupcode": _code(heading[0], classes, names, fractions),
+            "groupcode": _code(heading[0], classes, names, fractions, kind=kind, strength=strength),
             "groupcommand": f"selbo train people.csv --groups {shlex.quote(heading[0])} --group-fractions results.csv "
             "--out model",
         },
@@ -175,32 +177,61 @@ def _quoted(names: list[str]) -> str:
     return shown if len(names) <= NAMED_COLUMNS else f"{shown} and {len(names) - NAMED_COLUMNS} more"
 
 
-def _said(names: list[str], ratios: tuple[float, ...]) -> str:
+def _concentration(kind: str, values: FloatArray, unit: float, fractions: FloatArray) -> FloatArray:
+    """Concentration of each group by a column that says how sure its shares are."""
+    if not (values > 0).all():
+        raise RefusedError(f"“{kind}” must be greater than 0 in every line.", "groups")
+    if kind != "margin":
+        return values
+    try:
+        return concentration_of_margins(values / unit, fractions)
+    except ValueError:
+        raise RefusedError("“margin” is too wide to be informative in some line.", "groups") from None
+
+
+def _said(names: list[str], ratios: tuple[float, ...], *, assumed: bool) -> str:
     """How much can be learned from the groups, in a sentence."""
     weakest = min(ratios, default=0.0)
-    about = (
-        f"Between the {len(names)} groups, shares differ by {weakest:.2g} times their precision, if each is right to "
-        "about 10 points."
-    )
+    condition = ", if each is right to about 10 points" if assumed else ""
+    about = f"Between the {len(names)} groups, shares differ by {weakest:.2g} times their precision{condition}."
     if weakest < 0.5:
         return f"The groups are too alike to teach which individuals belong to which class. {about}"
     return f"The groups differ enough to learn from, if the inputs of individuals differ with them. {about}"
 
 
-def _code(column: str, classes: list[str], names: list[str], fractions: FloatArray) -> str:
+def _code(
+    column: str,
+    classes: list[str],
+    names: list[str],
+    fractions: FloatArray,
+    *,
+    kind: str,
+    strength: FloatArray | None,
+) -> str:
     """Python code that trains a classifier of individuals."""
+    beside = "" if strength is None else ", group_concentration=sure"
+    fit = _FIT.replace("=shares", f"=shares{beside}")
     if len(names) > LONGEST_CODE:
+        one = f"float(row[{kind!r}])"
+        if kind == "margin":
+            about = "min(shares[name].values(), key=lambda share: abs(share - 0.5))"
+            one = f"selbo.elicit_concentration({one}, fraction={about})"
+        sure = "" if strength is None else f"sure = {{name: {one} for name, row in rows.items()}}\n"
         return (
             "import csv\n\nimport selbo\n\n"
             "with open('results.csv', newline='') as file:\n"
             f"    rows = {{row[{column!r}]: row for row in csv.DictReader(file)}}\n"
-            f"shares = {{name: {{k: float(row[k]) for k in {classes!r}}} for name, row in rows.items()}}\n{_FIT}"
+            f"shares = {{name: {{k: float(row[k]) for k in {classes!r}}} for name, row in rows.items()}}\n{sure}{fit}"
         )
     lines = [
         f"    {name!r}: {{{', '.join(f'{k!r}: {each:.6g}' for k, each in zip(classes, row, strict=True))}}},"
         for name, row in zip(names, fractions.tolist(), strict=True)
     ]
-    return "\n".join(["import selbo", "", "shares = {", *lines, "}", _FIT])
+    code = ["import selbo", "", "shares = {", *lines, "}"]
+    if strength is not None:
+        of_each = [f"    {name!r}: {each:.4g}," for name, each in zip(names, strength.tolist(), strict=True)]
+        code += ["sure = {  # the number of people that each group counts for", *of_each, "}"]
+    return "\n".join([*code, fit])
 
 
 _FIT: Final = (

@@ -268,7 +268,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loss_curve_: Loss of each step of a network.
         validation_nll_: NLL of the labels of held-out rows: of ``X_val`` if it is given, else of the rows held out by
             ``early_stopping``, or by the cross-validation of a pool; else None.
-        seconds_: Training time in seconds; for a resumed fit, the total.
+        seconds_: Time of the fit in seconds, with all trainings that choose settings; for a resumed fit, the total.
         seed_: Seed drawn from ``random_state``; predictions use it too.
         scale_: Mean and standard deviation used to standardise features, and medians for missing values.
         encoder_: Encodes the columns of a data frame with text or categories; None if all columns were numbers.
@@ -406,7 +406,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             The classifier. If training fails or is interrupted, the classifier is unchanged.
         """
-        before = dict(vars(self))
+        before, begin = dict(vars(self)), time.perf_counter()
         running = _Running(
             None if checkpoint is None else Checkpoint(checkpoint, every=CHECKPOINT_SECONDS),
             [Progress(progress), *([] if log is None else [JsonLines(log)])],
@@ -445,7 +445,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll if val is not None or len(rows.labels) else None
-        self.seconds_ = trained.result.seconds
+        self.seconds_ = trained.result.earlier_seconds + time.perf_counter() - begin
         return self
 
     def statement(

@@ -88,7 +88,7 @@ def too_precise(rows: GroupRows) -> str:
     sizes = rows.sizes
     if sizes is None:
         sizes = torch.bincount(rows.groups[rows.groups >= 0], minlength=len(rows.names)).double()
-    wrong = are_no_counts(rows.fractions, sizes) & (rows.concentration > sizes)
+    wrong = are_no_counts(rows.fractions, sizes, or_unknown=True) & (rows.concentration > sizes)
     if rows.weights is not None or not bool(wrong.any()):
         return ""
     first = int(wrong.nonzero()[0, 0])

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from selbo import _checks
 from selbo._numerics import FloatArray
+from selbo.estimator.group_units import are_whole, find_unit, sums_off
 from selbo.estimator.rows import GroupRows
 from selbo.summary.grouped import EXACT_UP_TO, FRACTION_SUM_TOLERANCE, NO_GROUP, GroupedSummary
 
@@ -24,9 +26,14 @@ LEAST_COUNTED: Final = 3
 """How far, in rows, fractions may be from whole numbers to be taken as counted among the rows, and in how many smaller
 groups at least: arbitrary fractions of two classes are so close in one of ten groups, in three by one of a thousand."""
 
+LEAST_DIGITS: Final = 2
+MOST_DIGITS: Final = 6
 ROUNDED: Final = 5e-4
-ROUNDED_PERCENT: Final = 5e-3
-"""Rounding errors of fractions that were counted and are stated with three digits, or all in whole per cent."""
+"""Numbers of digits that fractions are rounded to, and the rounding error of those with more, which may have been
+scaled afterwards: that of three digits."""
+
+HALF_A_ROW: Final = 0.5
+"""A rounding error from which on any fraction may be a count."""
 
 WITHOUT_ERROR: Final = 100.0
 """Concentration of fractions without an error, per row: with 16 rows, a standard deviation of .2 rows at most."""
@@ -64,7 +71,10 @@ class GroupStatement(NamedTuple):
             ValueError: If an argument is given without those that it is about.
         """
         if (self.groups is None) != (self.fractions is None):
-            raise ValueError("`groups` and `group_fractions` must be given together, but one of them is missing")
+            hint = ""
+            if self.groups is None:
+                hint = ": in cross-validation scikit-learn passes `groups` on if `set_fit_request` asks for it"
+            raise ValueError(f"`groups` and `group_fractions` must be given together, but one of them is missing{hint}")
         beside = {"group_concentration": self.concentration, "group_sizes": self.sizes, "classes": self.classes}
         for name, given in beside.items():
             if given is not None and self.groups is None:
@@ -120,6 +130,8 @@ def state_classes(stated: GroupStatement, labels: Sequence[Any]) -> tuple[NDArra
             if unknown := [each for each in names if each not in given]:
                 raise ValueError(f"`group_fractions` must name the classes {given}, but names {unknown[0]!r}")
             names = given
+        else:
+            _require_known_spelling(by_group)
         rows = {group: [each.get(name, 0.0) for name in names] for group, each in by_group.items()}
     else:
         rows = {group: _numbers(group, each) for group, each in by_group.items()}
@@ -130,6 +142,7 @@ def state_classes(stated: GroupStatement, labels: Sequence[Any]) -> tuple[NDArra
                 f"`group_fractions` must hold {len(names)} numbers per group, for the classes {names}, but those of "
                 f"{group!r} are {len(each)}"
             )
+    _require_one_unit(rows)
     classes, order = np.unique(np.array(names), return_index=True)
     if len(classes) != len(names) or len(classes) < 2:
         raise ValueError(f"`classes` must be at least 2 different ones, but are {names}")
@@ -152,7 +165,8 @@ def group_rows(
     """
     unknown = list(dict.fromkeys(each for each in names if not is_absent(each) and each not in by_group))
     if unknown:
-        raise ValueError(f"`group_fractions` must state every group in `groups`, but {_named(unknown)} missing")
+        hint = _another_spelling(unknown, [each for each in by_group if each not in set(names)])
+        raise ValueError(f"`group_fractions` must state every group in `groups`, but {_named(unknown)} missing{hint}")
     present = {each for each in names if not is_absent(each)}
     kept = [each for each in by_group if each in present]
     if not kept:
@@ -221,12 +235,25 @@ def _counted_sizes(rows: GroupRows) -> Tensor:
     return rows.sizes
 
 
-def are_no_counts(fractions: Tensor, sizes: Tensor) -> Tensor:
-    """Which groups have fractions, (G, K), that are no whole numbers of their rows, (G,), up to rounding: (G,)."""
-    counts, percent = sizes[:, None] * fractions, 100 * fractions
-    rounded = ROUNDED_PERCENT if torch.allclose(percent, percent.round()) else ROUNDED
+def are_no_counts(fractions: Tensor, sizes: Tensor, *, or_unknown: bool = False) -> Tensor:
+    """Which groups have fractions, (G, K), that are no whole numbers of their rows, (G,), up to rounding: (G,).
+
+    With ``or_unknown`` also those of large groups that rounding keeps from telling, unless they are whole numbers.
+    """
+    counts, rounded = sizes[:, None] * fractions, _rounding_error(fractions)
     tolerance = (rounded * sizes).clamp(min=COUNTED_WITHIN) + ROUNDED  # an error of exactly half a per cent is one too
+    if or_unknown:
+        tolerance = torch.where(tolerance < HALF_A_ROW, tolerance, COUNTED_WITHIN)
     return ((counts - counts.round()).abs() > tolerance[:, None]).any(-1)
+
+
+def _rounding_error(fractions: Tensor) -> float:
+    """How far fractions with so few digits may be from what was counted."""
+    for digits in range(LEAST_DIGITS, MOST_DIGITS + 1):
+        scaled = 10**digits * fractions
+        if float((scaled - scaled.round()).abs().max()) < 1e-6:
+            return 0.5 / float(10**digits)
+    return ROUNDED
 
 
 def _sizes(given: Any, names: Sequence[Any]) -> FloatArray:
@@ -292,6 +319,8 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
         raise ValueError(f"`group_fractions` must hold numbers, but those of {group!r} are {list(given)}") from None
     if bool(found.isnan().any()):
         raise ValueError(f"`group_fractions` must hold numbers, but got {list(given)} for {group!r}")
+    if bool(found.isinf().any()):
+        raise ValueError(f"`group_fractions` must hold finite numbers, but got {list(given)} for {group!r}")
     total = float(found.sum())
     counts = total > 1 and bool((found == found.round()).all())
     if bool((found >= 0).all()) and not counts and not abs(total - 1) <= FRACTION_SUM_TOLERANCE:
@@ -301,6 +330,53 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
         )
     _checks.on_simplex(f"group_fractions[{group!r}]", found / total)
     return np.asarray((found / total).numpy())
+
+
+def _require_one_unit(rows: Mapping[Any, Sequence[Any]]) -> None:
+    """An error if whole numbers are neither fractions nor percentages nor counts in all groups: a typing error."""
+    try:
+        values = np.array(list(rows.values()), dtype=np.float64)
+    except (TypeError, ValueError):  # named later
+        return
+    if values.ndim != 2 or not bool((np.isfinite(values) & (values >= 0)).all()):
+        return
+    unit = find_unit(values)
+    if unit == 0:
+        return
+    wrong = sums_off(values.sum(1), unit) & np.array([are_whole(each) for each in values])  # others are named later
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(
+            f"`group_fractions` must sum to {unit:g} for each group, as most do, but those of {list(rows)[first]!r} "
+            f"sum to {values[first].sum():.4g}: if all are counts, divide each by its sum"
+        )
+
+
+def _require_known_spelling(by_group: Mapping[Any, Mapping[Any, Any]]) -> None:
+    """An error if one group alone names a class, spelt nearly as one that it lacks and all others name."""
+    for group, each in by_group.items():
+        others = [set(other) for name, other in by_group.items() if name != group]
+        if not others:
+            return
+        common = [name for name in set.intersection(*others) - set(each) if isinstance(name, str)]
+        for name in set(each).difference(*others):
+            if isinstance(name, str) and (meant := get_close_matches(name, common, n=1)):
+                raise ValueError(
+                    f"`group_fractions` names the class {name!r} for {group!r} alone, where all others have "
+                    f"{meant[0]!r}: correct the name, or state 0 for the class that is missing"
+                )
+
+
+def _another_spelling(unknown: Sequence[Any], unused: Sequence[Any]) -> str:
+    """How names that are missing are written among those that no row has: by another type, or nearly so."""
+    for name in unknown:
+        for other in unused:
+            if str(name) == str(other):
+                kinds = type(name).__name__, type(other).__name__
+                return f": {name!r} in `groups` is of type {kinds[0]}, and in `group_fractions` of type {kinds[1]}"
+        if meant := get_close_matches(str(name), [str(each) for each in unused], n=1):
+            return f": {meant[0]!r} is stated, which no row has"
+    return ""
 
 
 def _find_classes(given: Any, labels: Sequence[Any], count: int) -> list[Any]:

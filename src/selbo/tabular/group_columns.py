@@ -5,8 +5,9 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from selbo.estimator.group_units import sums_off
+from selbo.summary.elicitation import elicit_concentration
 from selbo.summary.grouped import FRACTION_SUM_TOLERANCE
 from selbo.tabular.spelling import decimal_mark, parse_number
 from selbo.tabular.table import Numbers
@@ -113,26 +114,18 @@ def _counted(columns: Mapping[str, Numbers], labels: Mapping[str, int]) -> list[
     return kept if len(kept) > 1 else names
 
 
-def find_unit(values: Numbers) -> float:
-    """What 100 % is in shares of shape (groups, classes): 1 for fractions, 100 for percentages, 0 for counts.
+def concentration_of_margins(margins: Numbers, shares: Numbers) -> Numbers:
+    """Concentration of each group by its margin of error, about the share that is closest to one half.
 
-    Most rows decide: a row with another sum is a mistake, and whole numbers that sum to 1 in some rows are counts.
+    Args:
+        margins: Shape (groups,), with 1 for 100 %.
+        shares: Shape (groups, classes).
+
+    Raises:
+        ValueError: If a margin is too wide to be informative.
     """
-    sums = values.sum(1)
-    off = sums_off(sums, 1)
-    if not off.any() or (off.mean() <= 0.5 and not are_whole(values)):
-        return 1.0
-    return 100.0 if sums_off(sums, 100).mean() <= 0.5 else 0.0
-
-
-def are_whole(values: Numbers) -> bool:
-    """Whether all numbers are whole, as counts are."""
-    return bool((values == np.floor(values)).all())
-
-
-def sums_off(sums: Numbers, unit: float, tolerance: float = FRACTION_SUM_TOLERANCE) -> NDArray[np.bool_]:
-    """Which sums differ from the unit by more than rounding does."""
-    return np.asarray(abs(sums / unit - 1) > tolerance)
+    about = np.take_along_axis(shares, abs(shares - 0.5).argmin(1)[:, None], 1)[:, 0].clip(1e-3, 1 - 1e-3)
+    return elicit_concentration(margins, fraction=about)
 
 
 def parse_columns(texts: Mapping[str, Sequence[str]]) -> dict[str, Numbers]:

@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from selbo.estimator.group_units import are_whole, find_unit, sums_off
 from selbo.evaluation.belief_calibration import UNLABELLED
-from selbo.summary.elicitation import elicit_concentration
 from selbo.tabular.group_columns import (
     PRECISION_COLUMNS,
-    are_whole,
+    concentration_of_margins,
     find_group_classes,
-    find_unit,
     parse_columns,
-    sums_off,
 )
 from selbo.tabular.preprocessing import GroupColumn, number_name, sortable_labels
 from selbo.tabular.spelling import is_missing, is_number
@@ -235,8 +233,8 @@ def _missing_groups(of_rows: Sequence[str | None], stated: Sequence[str | None],
     if not missing:
         return []
     unmatched = [name for name in stated if name is not None and name not in set(of_rows)]
-    hint = nearest(missing[0], unmatched) if len(missing) == 1 else ""
-    return [f"it has no row for {listed(missing)}, which {data} has{f' ({hint})' if hint.startswith('did') else ''}"]
+    hints = (f" ({hint})" for name in missing if (hint := nearest(name, unmatched)).startswith("did"))
+    return [f"it has no row for {listed(missing)}, which {data} has{next(hints, '')}"]
 
 
 def _shares(table: Table, columns: Sequence[str], names: Sequence[str | None]) -> tuple[Numbers, float, list[str]]:
@@ -280,12 +278,13 @@ def _precision(
         return None, [f"{given!r} must be a number greater than 0 in every row"]
     if given != "margin":
         return values, []
-    largest = np.take_along_axis(shares, abs(shares - 0.5).argmin(1)[:, None], 1)[:, 0].clip(1e-3, 1 - 1e-3)
+    margins = values / unit
     try:
-        return elicit_concentration(values / unit, fraction=largest), []
+        return concentration_of_margins(margins, shares), []
     except ValueError:
-        wide = [name for name, each in zip(names, values / unit, strict=True) if each > 0.5] or list(names)
-        return None, [f"'margin' is too wide to be informative about {listed(wide)}"]
+        wide = [name for name, each in zip(names, margins, strict=True) if each > 0.5] or list(names)
+        percent = " (fractions are stated as numbers up to 1, and so are their margins)" if unit == 1 else ""
+        return None, [f"'margin' is too wide to be informative about {listed(wide)}{percent}"]
 
 
 def _classes(columns: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.intp], bool]:

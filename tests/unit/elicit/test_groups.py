@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ import selbo
 from selbo.elicit.answer import answer
 from selbo.elicit.groups import LONGEST_CODE, read_group_shares
 from selbo.elicit.refused import RefusedError
+from selbo.tabular.groups import GroupSource, read_groups
+from selbo.tabular.table import read_table
 
 TABLE = "town,no,yes\nAsh,0.3,0.7\nBirch,0.6,0.4\n"
 
@@ -51,6 +55,36 @@ def test_how_sure_the_shares_are_stays_in_the_table() -> None:
     assert found["classes"] == ["no", "yes"]
     assert found["texts"]["results"].splitlines()[:2] == ["my town,no,yes,margin", "Ash,0.3,0.7,0.05"]
     assert "--groups 'my town'" in found["texts"]["groupcommand"]
+
+
+@pytest.mark.parametrize("groups", [3, 100])
+@pytest.mark.parametrize(
+    ("column", "values"), [("margin", (0.05, 0.1)), ("count", (50, 800)), ("Concentration", (9, 70))]
+)
+def test_the_code_says_how_sure_the_shares_are(
+    column: str, values: tuple[float, float], groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command does with the same table, whether the code lists the groups or reads the table."""
+    lines = [f"town {k},{0.3 + k / 500},{0.7 - k / 500},{values[k % 2]}" for k in range(groups)]
+    found = read_group_shares("\n".join([f"town,no,yes,{column}", *lines]))
+    given: dict[str, Any] = {}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results.csv").write_text(found["texts"]["results"])
+    code = found["texts"]["groupcode"].replace("selbo.SummaryClassifier(random_state=0)", "Stub()")
+    stub = SimpleNamespace(fit=lambda *_, **settings: given.update(settings))
+    exec(code, {"Stub": lambda: stub, "X": None, "group_of_rows": None})
+    people = tmp_path / "people.csv"
+    people.write_text("x,town\n" + "".join(f"{k},town {k}\n" for k in range(groups)))
+    source = GroupSource("town", tmp_path / "results.csv")
+    expected = read_groups(source, read_table(people))[0].concentration
+    assert expected == pytest.approx(given["group_concentration"], rel=1e-3)
+    assert "if each is right to" not in found["said"]
+
+
+@pytest.mark.parametrize(("margin", "message"), [("0", "greater than 0"), ("2", "too wide")])
+def test_a_precision_that_cannot_be_is_refused(margin: str, message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        read_group_shares(f"town,no,yes,margin\nAsh,0.3,0.7,{margin}\nBirch,0.5,0.5,0.1")
 
 
 def test_a_margin_has_the_unit_of_the_shares() -> None:

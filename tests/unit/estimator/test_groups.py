@@ -281,7 +281,10 @@ def test_inputs_that_are_not_related_to_fractions_are_doubted(square: bool, seed
         (30, 0.333, 1e4, False),  # 10 people, rounded
         (30, 0.33, 1e4, False),  # in per cent
         (9, 0.11, 100, False),  # one person: recognised as counted, too
-        (3000, 0.1301, 1e9, False),  # 390.3 of so many may be rounded
+        (3000, 0.13, 1e9, False),  # 390 people
+        (3000, 0.1301, 1e9, True),  # 390.3, which four digits tell
+        (3000, 0.1303, 1e9, False),  # 391, rounded
+        (150, 0.47, 1064, True),  # 70.5: rounding may hide a count, but this number is no count
     ],
 )
 def test_fractions_that_cannot_be_true_of_few_rows_are_doubted(
@@ -332,8 +335,11 @@ AB = ["a", "b"] * 5
     ("given", "message"),
     [
         ({"groups": ["a", "b", "c", "d", "e", "f"] + ["a"] * 4}, "but 'c', 'd', 'e' and 1 more are missing"),
-        ({"groups": None}, "`groups` and `group_fractions` must be given together"),
-        ({"group_fractions": None}, "`groups` and `group_fractions` must be given together"),
+        ({"groups": None}, "must be given together, but one of them is missing: in cross-validation scikit-learn"),
+        (
+            {"group_fractions": None},
+            "`groups` and `group_fractions` must be given together, but one of them is missing$",
+        ),
         ({"groups": None, "group_fractions": None, "classes": [0, 1]}, "`classes` is about `group_fractions`"),
         ({"groups": AB[:4]}, r"`groups` must have one entry per row of `X`, 10, but has shape \(4,\)"),
         ({"groups": [None] * 10}, "`groups` must hold a group in some row"),
@@ -347,6 +353,23 @@ AB = ["a", "b"] * 5
         ),
         ({"group_fractions": {"a": [20, 79.9], "b": [50, 50]}}, "those of 'a' sum to 99.9: divide percentages by 100"),
         ({"group_fractions": {"a": [-0.2, 1.2], "b": [0.5, 0.5]}}, "must be at least 0 everywhere"),
+        ({"group_fractions": {"a": [52, 84], "b": [40, 60]}}, "must sum to 100 for each group, .* 'a' sum to 136"),
+        ({"group_fractions": {"a": [1, 1], "b": [0.4, 0.6]}}, "must sum to 1 for each group, .* 'a' sum to 2"),
+        ({"group_fractions": {"a": [52, 48], "b": [0.4, 0.6]}}, "must sum to 1 for each group, .* 'a' sum to 100"),
+        ({"group_fractions": {"a": [math.inf, 1], "b": [0.4, 0.6]}}, r"finite numbers, but got \[inf, 1.0\] for 'a'"),
+        (
+            {"group_fractions": {"a": {"yes": 1}, "b": {"no": 0.7, "yess": 0.3}, "c": {"no": 0.5, "yes": 0.5}}},
+            "names the class 'yess' for 'b' alone, where all others have 'yes'",
+        ),
+        ({"groups": ["a", "B"] * 5}, "but 'B' is missing$"),
+        (
+            {"groups": ["Ohio", "texas"] * 5, "group_fractions": {"Ohio": [0.2, 0.8], "Texas": [0.7, 0.3]}},
+            "but 'texas' is missing: 'Texas' is stated, which no row has",
+        ),
+        (
+            {"groups": [1, 2] * 5, "group_fractions": {"1": [0.2, 0.8], "2": [0.7, 0.3]}},
+            "1, 2 are missing: 1 in `groups` is of type int, and in `group_fractions` of type str",
+        ),
         (
             {"group_fractions": {"a": [math.nan, 0.7], "b": [0.5, 0.5]}},
             r"must hold numbers, but got \[nan, 0.7\] for 'a'",

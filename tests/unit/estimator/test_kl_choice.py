@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,14 @@ def test_where_groups_do_not_choose(settings: dict[str, Any], given: dict[str, A
     classifier = quick(**settings).fit(X[:ROWS], **given)
     assert classifier.kl_scores_ is None
     assert classifier.kl_weight_ == weight
+
+
+def test_the_time_of_a_fit_includes_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from a clock that only the classifier has: at the begin and the end of the whole fit."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=iter((3.0, 10.0)).__next__))
+    classifier = quick(steps=5).fit(X[:ROWS], **STATED)
+    assert classifier.kl_scores_
+    assert classifier.seconds_ == 7.0
 
 
 def test_four_groups_choose() -> None:
