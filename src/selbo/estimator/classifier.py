@@ -21,7 +21,7 @@ from selbo.estimator.group_doubts import doubt_groups, hardly_different
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take_in_val
 from selbo.estimator.pool import POOL_PRIOR, FittedPool, Pool, fit_pool
-from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
+from selbo.estimator.rows import GroupRows, Rows, few_threads, resampled, score_by_groups
 from selbo.estimator.settings import (
     POOL_BASE,
     WHOLE_GROUPS,
@@ -195,7 +195,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     predicted as often as they occur in the training labels.
 
     Args:
-        accuracy: Expected accuracy: share of cases that can be classified correctly, strictly between 1/K and 1.
+        accuracy: Expected accuracy: share of cases that can be classified correctly, strictly between 1/K and 1. With
+            groups it corrects the predictions after training, unless you pass a ``partition``.
         class_fractions: Fraction of each class in the target domain, in the order of ``classes_``, or as a mapping from
             label to fraction; those of the training labels if not given.
         concentration: Prior strength of the belief, in pseudo-observations. If not given, it is the number of labelled
@@ -428,11 +429,15 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=2)
             if rows.grouped is not None and (doubt := self._doubt_groups(trained, rows.grouped)):
                 warnings.warn(doubt, UserWarning, stacklevel=2)
+            calibration: BeliefCalibration | None = None
+            if rows.grouped is not None and METHODS[self.method].believes and self._corrects(rows):
+                fractions = None if self.class_fractions is None else stated.class_fractions
+                calibration = self._calibrated(trained, rows.grouped, fractions, self._concentration_for(rows))
         except BaseException:  # restore the earlier state, fitted or not
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        self.calibration_: BeliefCalibration | None = None
+        self.calibration_ = calibration
         self.held_out_log_proba_: NDArray[np.float64] | None = None
         self.network_ = trained.network
         self._objective: Objective | None = trained.objective
@@ -527,6 +532,15 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _states_something(self) -> bool:
         """Whether there is a belief about all rows, apart from groups."""
         return any(each is not None for each in (self.accuracy, self.class_fractions, self.belief))
+
+    def _corrects(self, rows: Rows) -> bool:
+        """Whether a stated accuracy corrects the predictions after training instead of being a term of it.
+
+        Fractions of groups hardly determine confidence, and many networks that are more confident than these have the
+        stated one: as a term of training, a true accuracy made predictions worse
+        (docs/reference/measurements-groups.md). A partition of one's own asks for the term.
+        """
+        return rows.grouped is not None and self.accuracy is not None and self.partition is None
 
     def _concentration_for(self, rows: Rows) -> float:
         """The given concentration, limited to the number of labels, or the default."""
@@ -719,6 +733,20 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         result = check_accuracy(claimed, seen.classes == held_out.labels)
         return replace(trained, shortfall=shortfall(result, held_out.labels))
 
+    def _calibrated(
+        self, trained: _Trained, rows: GroupRows, fractions: list[float] | None, concentration: float
+    ) -> BeliefCalibration | None:
+        """The correction by the stated accuracy, and by class fractions if they are stated, for all rows."""
+        like_weights = resampled(len(rows.inputs), rows.weights)
+        seen = self._predict_rows(trained.network, trained.objective, rows.inputs[like_weights])
+        try:
+            return fit_to_belief(
+                seen.log_probs, accuracy=self.accuracy, class_fractions=fractions, concentration=concentration
+            ).calibration
+        except ValueError as error:
+            warnings.warn(f"{error}; predictions are left as they are", UserWarning, stacklevel=3)
+            return None
+
     def _doubt_groups(self, trained: _Trained, rows: GroupRows) -> str:
         """Warning if predictions miss the stated fractions by more than those of all rows do; otherwise empty.
 
@@ -740,7 +768,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """One training run: the only place that builds an objective and calls `selbo.fit`."""
         natural = self.posterior == NATURAL_GRADIENT
         summaries = stated.summaries if METHODS[self.method].believes else []
-        terms = summaries if stated.groups is None else [stated.groups, *summaries]
+        terms = [*([] if stated.groups is None else [stated.groups]), *([] if self._corrects(rows) else summaries)]
         alone = rows.groups_alone
         shift = None
         if summaries and rows.unlabelled is not None and self.class_fractions is not None:

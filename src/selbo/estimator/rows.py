@@ -27,6 +27,15 @@ GROUP_SMOOTHING: Final = 1.0
 certain at any concentration, and a natural gradient diverges in small groups."""
 
 
+def resampled(count: int, weights: Tensor | None) -> Tensor:
+    """Indices of so many rows, each as often as its weight says: all in order if there are no weights."""
+    if weights is None:
+        return torch.arange(count)
+    places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    ends = weights.double().cumsum(0)
+    return torch.searchsorted(ends, places * ends[-1]).clamp(max=count - 1)
+
+
 @dataclass(frozen=True)
 class GroupRows:
     """All rows of a table with groups, with and without label, and the beliefs about the groups.
@@ -145,13 +154,8 @@ class Rows:
     grouped: GroupRows | None = None
 
     def resampled(self) -> Tensor:
-        """Indices of as many labelled rows, each as often as its weight says: all in order if there are no weights."""
-        count = len(self.labels)
-        if self.weights is None:
-            return torch.arange(count)
-        places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-        ends = self.weights.double().cumsum(0)
-        return torch.searchsorted(ends, places * ends[-1]).clamp(max=count - 1)
+        """Indices of as many labelled rows, each as often as its weight says."""
+        return resampled(len(self.labels), self.weights)
 
     @property
     def total(self) -> float:

@@ -327,6 +327,42 @@ def test_absent_groups_are_left_out_with_a_warning() -> None:
     np.testing.assert_array_equal(classifier.predict_proba(X[ROWS:]), expected)
 
 
+@pytest.mark.parametrize("labels", [0, 20])
+def test_a_stated_accuracy_corrects_what_groups_have_taught(labels: int, tmp_path: Path) -> None:
+    """As a term of the training it would choose another network, mostly a worse one."""
+    y = np.where(np.arange(ROWS) < labels, Y[:ROWS], -1)
+    plain, stated = (quick(accuracy=each).fit(X[:ROWS], y, **STATED) for each in (None, 0.7))
+    assert stated.loss_curve_.tolist() == plain.loss_curve_.tolist()
+    found, before = (each.predict_proba(X[:ROWS]) for each in (stated, plain))
+    np.testing.assert_array_equal(found.argmax(1), before.argmax(1))
+    assert abs(before.max(1).mean() - 0.7) > 0.05
+    assert found.max(1).mean() == pytest.approx(0.7, abs=0.02)
+    assert stated.calibration_ is not None
+    described = json.loads(json.dumps(save_classifier(stated, tmp_path / "weights.safetensors")))
+    loaded = restore(described, stated.classes_, ["x", "y", "z"])
+    load_network(loaded, tmp_path / "weights.safetensors", device="cpu")
+    np.testing.assert_array_equal(loaded.predict_proba(X[:ROWS]), found)
+
+
+def test_an_accuracy_on_regions_of_ones_own_is_a_term_of_the_training() -> None:
+    regions = selbo.ConfidenceBins([0.6, 0.8], num_classes=2)
+    classifier = quick(accuracy=0.7, partition=regions).fit(X[:ROWS], **STATED)
+    assert classifier.calibration_ is None
+    assert classifier.loss_curve_.tolist() != quick().fit(X[:ROWS], **STATED).loss_curve_.tolist()
+
+
+def test_class_fractions_beside_an_accuracy_are_met_as_well() -> None:
+    classifier = quick(accuracy=0.75, class_fractions=[0.7, 0.3]).fit(X[:ROWS], **STATED)
+    np.testing.assert_allclose(classifier.predict_proba(X[:ROWS]).mean(0), [0.7, 0.3], atol=0.02)
+
+
+def test_an_accuracy_that_cannot_be_reached_leaves_the_predictions() -> None:
+    plain = quick().fit(X[:ROWS], **STATED)
+    with pytest.warns(UserWarning, match="predictions are left as they are"):
+        stated = quick(accuracy=0.85, class_fractions=[0.2, 0.8]).fit(X[:ROWS], **STATED)
+    np.testing.assert_array_equal(stated.predict_proba(X[:ROWS]), plain.predict_proba(X[:ROWS]))
+
+
 FEW = {"a": [0.2, 0.8], "b": [0.7, 0.3]}
 AB = ["a", "b"] * 5
 
