@@ -124,6 +124,9 @@ def test_estimator_and_command_give_the_same_model(tmp_path: Path, command: Any)
         group_concentration=20.0,
     )
     np.testing.assert_allclose(found, classifier.predict_proba(X), atol=1e-7)
+    assert classifier.calibration_ is not None
+    temperature = f"After training, a temperature of {classifier.calibration_.temperature:.2g} met the accuracy."
+    assert saved_model.finished(Path("model")).belief.endswith(temperature)
 
 
 def test_the_estimated_concentration_is_said_and_used(

@@ -119,7 +119,7 @@ class Task:
         return fit_arguments(self.train, self.preprocessing, self.groups)
 
     def after(self, fitted: SummaryClassifier) -> "Task":
-        """The task with what held-out groups have decided in a fit: the concentration, the weight of the KL."""
+        """The task with what a fit has decided: concentration of groups, weight of the KL, temperature."""
         groups, words = self.groups, self.words
         if groups is None:
             return self
@@ -130,6 +130,8 @@ class Task:
             words += f" The estimated concentration is {found:.4g}."
         if fitted.kl_scores_ is not None:
             words += f" Held-out groups chose the weight {fitted.kl_weight_:g} of the KL divergence."
+        if fitted.calibration_ is not None:
+            words += f" After training, a temperature of {fitted.calibration_.temperature:.2g} met the accuracy."
         return replace(self, groups=groups, words=words)
 
 
