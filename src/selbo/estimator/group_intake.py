@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from selbo import _checks
 from selbo._numerics import FloatArray
-from selbo.estimator.group_units import are_whole, find_unit, sums_off
+from selbo.estimator.group_units import find_unit, sums_off
 from selbo.estimator.rows import GroupRows
 from selbo.summary.grouped import EXACT_UP_TO, FRACTION_SUM_TOLERANCE, NO_GROUP, GroupedSummary
 
@@ -163,15 +164,14 @@ def group_rows(
         names: Group of each row; a missing value for none.
         weights: Weight of each row, or None.
     """
-    unknown = list(dict.fromkeys(each for each in names if not is_absent(each) and each not in by_group))
-    if unknown:
-        hint = _another_spelling(unknown, [each for each in by_group if each not in set(names)])
+    present = dict.fromkeys(each for each in names if not is_absent(each))
+    absent = [each for each in by_group if each not in present]
+    if unknown := [each for each in present if each not in by_group]:
+        hint = _another_spelling(unknown, absent)
         raise ValueError(f"`group_fractions` must state every group in `groups`, but {_named(unknown)} missing{hint}")
-    present = {each for each in names if not is_absent(each)}
     kept = [each for each in by_group if each in present]
     if not kept:
         raise ValueError("`groups` must hold a group in some row, but none does")
-    absent = [each for each in by_group if each not in present]
     if absent and not isinstance(stated.fractions, StatedForMore):
         warnings.warn(
             f"`group_fractions` states groups that no row has, which are left out: {_named(absent)} absent",
@@ -343,7 +343,7 @@ def _require_one_unit(rows: Mapping[Any, Sequence[Any]]) -> None:
     unit = find_unit(values)
     if unit == 0:
         return
-    wrong = sums_off(values.sum(1), unit) & np.array([are_whole(each) for each in values])  # others are named later
+    wrong = sums_off(values.sum(1), unit) & (values == np.floor(values)).all(1)  # others are named later
     if wrong.any():
         first = int(wrong.argmax())
         raise ValueError(
@@ -354,13 +354,12 @@ def _require_one_unit(rows: Mapping[Any, Sequence[Any]]) -> None:
 
 def _require_known_spelling(by_group: Mapping[Any, Mapping[Any, Any]]) -> None:
     """An error if one group alone names a class, spelt nearly as one that it lacks and all others name."""
-    for group, each in by_group.items():
-        others = [set(other) for name, other in by_group.items() if name != group]
-        if not others:
-            return
-        common = [name for name in set.intersection(*others) - set(each) if isinstance(name, str)]
-        for name in set(each).difference(*others):
-            if isinstance(name, str) and (meant := get_close_matches(name, common, n=1)):
+    counts = Counter(name for each in by_group.values() for name in each)
+    nearly_all = [name for name, count in counts.items() if count == len(by_group) - 1 and isinstance(name, str)]
+    for group, each in by_group.items() if nearly_all else ():
+        lacking = [name for name in nearly_all if name not in each]
+        for name in each:
+            if counts[name] == 1 and isinstance(name, str) and (meant := get_close_matches(name, lacking, n=1)):
                 raise ValueError(
                     f"`group_fractions` names the class {name!r} for {group!r} alone, where all others have "
                     f"{meant[0]!r}: correct the name, or state 0 for the class that is missing"
@@ -368,13 +367,13 @@ def _require_known_spelling(by_group: Mapping[Any, Mapping[Any, Any]]) -> None:
 
 
 def _another_spelling(unknown: Sequence[Any], unused: Sequence[Any]) -> str:
-    """How names that are missing are written among those that no row has: by another type, or nearly so."""
-    for name in unknown:
-        for other in unused:
-            if str(name) == str(other):
-                kinds = type(name).__name__, type(other).__name__
-                return f": {name!r} in `groups` is of type {kinds[0]}, and in `group_fractions` of type {kinds[1]}"
-        if meant := get_close_matches(str(name), [str(each) for each in unused], n=1):
+    """How the first names that are missing are written among those that no row has: by another type, or nearly so."""
+    written = {str(each): each for each in unused}
+    for name in unknown[:NAMED_GROUPS]:
+        if str(name) in written:
+            kinds = type(name).__name__, type(written[str(name)]).__name__
+            return f": {name!r} in `groups` is of type {kinds[0]}, and in `group_fractions` of type {kinds[1]}"
+        if meant := get_close_matches(str(name), written, n=1):
             return f": {meant[0]!r} is stated, which no row has"
     return ""
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from selbo.tabular.group_columns import (
 from selbo.tabular.preprocessing import GroupColumn, number_name, sortable_labels
 from selbo.tabular.spelling import is_missing, is_number
 from selbo.tabular.table import Numbers, Table, TableColumn, listed, nearest, read_table
+
+HINTED: Final = 3
+"""Number of missing names for which another spelling is looked for."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ def _missing_groups(of_rows: Sequence[str | None], stated: Sequence[str | None],
     if not missing:
         return []
     unmatched = [name for name in stated if name is not None and name not in set(of_rows)]
-    hints = (f" ({hint})" for name in missing if (hint := nearest(name, unmatched)).startswith("did"))
+    hints = (f" ({hint})" for name in missing[:HINTED] if (hint := nearest(name, unmatched)).startswith("did"))
     return [f"it has no row for {listed(missing)}, which {data} has{next(hints, '')}"]
 
 
