@@ -536,8 +536,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _corrects(self, rows: Rows) -> bool:
         """Whether a stated accuracy corrects the predictions after training instead of being a term of it.
 
-        Fractions of groups hardly determine confidence, and many networks that are more confident than these have the
-        stated one: as a term of training, a true accuracy made predictions worse
+        As a term of the training beside groups, a true accuracy made predictions worse
         (docs/reference/measurements-groups.md). A partition of one's own asks for the term.
         """
         return rows.grouped is not None and self.accuracy is not None and self.partition is None
