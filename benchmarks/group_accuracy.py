@@ -1,9 +1,9 @@
 """A stated accuracy beside class fractions of groups: as a correction after training, or as a term of it.
 
-`SummaryClassifier` at its defaults on the voters of the study `groups`, who are right to be decided in about 82 % of
-the cases: no accuracy, an accuracy (which corrects the predictions), and the same accuracy with the default partition
-stated, which makes it a term of the training. Test accuracy, NLL and ECE, means over seeds with 95 % intervals of
-the differences from no accuracy.
+`SummaryClassifier` at its defaults on the voters of the study `groups`, of whom about 82 % can be decided: without an
+accuracy; with one, which corrects the predictions; and with the same one and the default partition stated, which makes
+it a term of the training. Test accuracy, NLL and ECE, means over seeds, and differences from no accuracy with 95 %
+intervals.
 
     python benchmarks/group_accuracy.py [--seeds 250 251 252 253 254] [--jobs 2]
 
